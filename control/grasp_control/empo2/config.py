@@ -1,0 +1,92 @@
+"""Settings of EMPO2. Numbers in brackets are SPEC.md's ids."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass
+class EMPO2Config:
+    """Settings of the EMPO2 agent and its learner."""
+
+    batch_size: int = 1024
+    """Rows per update [E16: 1024-4096]."""
+    updates_per_step: float = 0.5
+    """Learner updates per environment step."""
+    warmup_steps: int = 1024
+    """Environment steps with the cloned policy before the first update; at least `batch_size`."""
+    cloning_updates: int = 3000
+    """Behaviour-cloning updates on the demonstrations before the first environment step."""
+    cloning_batch: int = 256
+    """Rows per cloning update."""
+    hidden_width: int = 256
+    """Width of both hidden layers, actor and critics."""
+    critics: int = 3
+    """Members of each critic ensemble [E7]."""
+    learning_rate: float = 3e-4
+    """Step size of all optimisers at the start; falls on a cosine to `final_learning_rate`."""
+    final_learning_rate: float = 3e-5
+    """Step size at the end of the run."""
+    gradient_norm: float = 10.0
+    """Clip of the policy's gradient norm."""
+    target_rate: float = 0.01
+    """Share of the online weights that the targets take over per update."""
+    average_rate: float = 0.003
+    """The same for the averaged policy, which acts and is distilled."""
+    eta_start: float = 0.8
+    """Weight of the conservative critic at the start [E7]."""
+    eta_end: float = 0.2
+    """Weight of the conservative critic at the end [E7]."""
+    lambda_start: float = 0.3
+    """KL coefficient at the start [E8]."""
+    lambda_end: float = 0.1
+    """KL coefficient at the end [E8]."""
+    std_penalty_ratio: float = 10.0
+    """How much harder the standard deviation is held than the mean [E8]."""
+    epsilon: float = 0.1
+    """E-step bound in nats on the improved distribution's KL from the target policy [E8]."""
+    improvement_batch: int = 256
+    """States per E-step, the first of the batch."""
+    improvement_samples: int = 12
+    """Actions drawn from the target policy per state in the E-step."""
+    neighbours: int = 4
+    """Retrieved actions per state, in the E-step and when acting [E8, E10]."""
+    retrieval_bandwidth: float = 0.1
+    """Width, in action units, of the kernel that stands for a retrieved action's proposal density."""
+    target_samples: int = 2
+    """Actions drawn from the target policy per row for the exploratory critic's maximum [E7]."""
+    target_neighbours: int = 2
+    """Retrieved actions per row for the exploratory critic's maximum [E7]."""
+    memory_share_start: float = 0.9
+    """Weight of the memory stratum (imitating successful rows) in the policy loss, at the start [E9]."""
+    memory_share_end: float = 0.5
+    """The same at the end [E9]."""
+    imitation_std: float = 0.2
+    """Width, in action units, of the likelihood under which successful rows are imitated."""
+    exploration_noise: float = 0.1
+    """Standard deviation, in action units, added to the intended action while training."""
+    acting_samples: int = 4
+    """Policy draws offered as candidates while training [E10]."""
+    advantage_margin: float = 0.01
+    """Smallest advantage on which all critics must agree before the policy's action is left [E10]."""
+    choice_after_updates: int = 1500
+    """Updates before the critics choose: an immature critic harms."""
+
+    def __post_init__(self) -> None:
+        """Check the fields against each other."""
+        if self.warmup_steps < self.batch_size:
+            raise ValueError(
+                f"algo.batch_size={self.batch_size} is larger than algo.warmup_steps={self.warmup_steps}: the "
+                f"first batch could not be filled. Raise algo.warmup_steps or lower algo.batch_size."
+            )
+        if not 1 <= self.improvement_batch <= self.batch_size:
+            raise ValueError(
+                f"algo.improvement_batch={self.improvement_batch} must lie between 1 and "
+                f"algo.batch_size={self.batch_size}."
+            )
+        for name in ("updates_per_step", "learning_rate", "imitation_std", "retrieval_bandwidth", "epsilon"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"algo.{name}={getattr(self, name)} must be positive.")
+        for name in ("eta_start", "eta_end", "memory_share_start", "memory_share_end", "target_rate"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"algo.{name}={getattr(self, name)} must lie between 0 and 1.")

@@ -1,0 +1,143 @@
+"""A run's measurements on disk: one CSV, one JSON-lines file and TensorBoard scalars per stream.
+
+A stream is a table such as `train`, `episodes` or `evaluation`. Its columns are fixed by its first row, so a
+CSV never changes its meaning halfway down.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import IO
+
+from torch.utils.tensorboard import SummaryWriter
+
+from grasp_control.tables import (
+    STEP_COLUMN,
+    MetricsError,
+    Value,
+    header_of,
+    json_value,
+    plain_value,
+    truncate_stream,
+)
+from grasp_sim.errors import UserError
+
+
+class MetricsWriter:
+    """Appends rows to a run's streams; every row is on disk when `write` returns.
+
+    Args:
+        run_dir: the run's folder; created when it is missing.
+        resume_step: None for a new run, which refuses to touch streams that are already there. A number for
+            a resumed run: rows with a larger `env_step`, written after the checkpoint was taken, are removed,
+            and so is a half-written last line. Streams without that column are kept whole.
+    """
+
+    def __init__(self, run_dir: str | Path, resume_step: int | None = None) -> None:
+        self.run_dir = Path(run_dir)
+        self.run_dir.mkdir(parents=True, exist_ok=True)
+        self._resumed = resume_step is not None
+        self._columns: dict[str, list[str]] = {}
+        self._rows_written: dict[str, int] = {}
+        self._files: dict[str, tuple[IO[str], IO[str]]] = {}
+        if resume_step is not None:
+            for path in sorted(self.run_dir.glob("*.csv")):
+                truncate_stream(path, resume_step)
+        purge_step = None if resume_step is None else resume_step + 1
+        self._scalars = SummaryWriter(str(self.run_dir / "tensorboard"), purge_step=purge_step)
+
+    def write(self, stream: str, row: Mapping[str, Value]) -> None:
+        """Append one row; its numbers also become TensorBoard scalars named `stream/column`."""
+        self._append(stream, [row])
+        numbers = {
+            name: float(plain)
+            for name, value in row.items()
+            if not isinstance(plain := plain_value(value), str)
+        }
+        step = int(numbers.pop(STEP_COLUMN, self._rows_written[stream]))
+        for name, number in numbers.items():
+            self._scalars.add_scalar(f"{stream}/{name}", number, step)
+
+    def write_table(self, stream: str, rows: Iterable[Mapping[str, Value]]) -> None:
+        """Append rows that belong together, such as the bins of a histogram. They become no scalars."""
+        self._append(stream, rows)
+
+    def flush(self) -> None:
+        """Hand TensorBoard's queue to the disk; the CSV and JSON-lines files are always there already."""
+        self._scalars.flush()
+
+    def close(self) -> None:
+        """Flush and close every file."""
+        for files in self._files.values():
+            for file in files:
+                file.close()
+        self._files.clear()
+        self._scalars.close()
+
+    def __enter__(self) -> MetricsWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _append(self, stream: str, rows: Iterable[Mapping[str, Value]]) -> None:
+        for row in rows:
+            if stream not in self._files:
+                self._open(stream, list(row))
+            columns = self._columns[stream]
+            if set(row) != set(columns):
+                missing, extra = sorted(set(columns) - set(row)), sorted(set(row) - set(columns))
+                raise MetricsError(
+                    f"a row of {stream!r} has the columns {columns}: missing {missing}, unknown {extra}."
+                )
+            plain = {name: plain_value(row[name]) for name in columns}
+            table, lines = self._files[stream]
+            csv.writer(table, lineterminator="\n").writerow(plain.values())
+            lines.write(json.dumps({name: json_value(value) for name, value in plain.items()}) + "\n")
+            self._rows_written[stream] += 1
+        for file in self._files.get(stream, ()):
+            file.flush()
+
+    def _open(self, stream: str, columns: list[str]) -> None:
+        path = self.run_dir / f"{stream}.csv"
+        if path.exists() and not self._resumed:
+            raise UserError(
+                f"{path} is there already: resume that run, choose another folder, or remove it first."
+            )
+        header = header_of(path)
+        rows_there = 0
+        if header:
+            with path.open(newline="") as file:
+                rows_there = sum(1 for _ in csv.reader(file)) - 1
+        table = path.open("a", newline="")
+        lines = path.with_suffix(".jsonl").open("a")
+        if not header:
+            csv.writer(table, lineterminator="\n").writerow(columns)
+        self._columns[stream] = header or columns
+        self._rows_written[stream] = rows_there
+        self._files[stream] = (table, lines)
+
+
+def wilson_interval(successes: int, n: int, z: float = 1.959963984540054) -> tuple[float, float]:
+    """Wilson score interval of a success rate in [0, 1], 95 % by default; (0, 1) when nothing was tried.
+
+    Unlike the normal approximation it stays within [0, 1] and has a width at 0 and at n successes.
+    """
+    if not 0 <= successes <= n:
+        raise ValueError(f"successes must lie between 0 and n; received {successes} of {n}.")
+    if n == 0:
+        return 0.0, 1.0
+    share = successes / n
+    centre = share + z * z / (2 * n)
+    spread = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
+    scale = 1 + z * z / n
+    low = 0.0 if successes == 0 else (centre - spread) / scale
+    high = 1.0 if successes == n else (centre + spread) / scale
+    return low, high

@@ -92,9 +92,13 @@ class Agent:
         ):
             target.load_state_dict(online.state_dict())
             target.requires_grad_(False)
-        self.policy_optimizer = torch.optim.AdamW(n.policy.parameters(), config.learning_rate, weight_decay=1e-4)
+        self.policy_optimizer = torch.optim.AdamW(
+            n.policy.parameters(), config.learning_rate, weight_decay=1e-4
+        )
         self.critic_optimizer = torch.optim.AdamW(
-            [*n.conservative.parameters(), *n.exploratory.parameters()], config.learning_rate, weight_decay=1e-4
+            [*n.conservative.parameters(), *n.exploratory.parameters()],
+            config.learning_rate,
+            weight_decay=1e-4,
         )
 
     # --- schedules -------------------------------------------------------------------------------
@@ -192,7 +196,8 @@ class Agent:
         with torch.no_grad():
             next_states = self.normaliser(torch.from_numpy(batch.bootstrap_windows))
             candidates, valid, _ = self._candidates(
-                next_states, memory.retrieve(batch.bootstrap_windows, self.config.target_neighbours),
+                next_states,
+                memory.retrieve(batch.bootstrap_windows, self.config.target_neighbours),
                 self.config.target_samples,
             )
             conservative = critics.conservative_targets(
@@ -227,8 +232,12 @@ class Agent:
             temperature = mpo.solve_temperature(q, log_weights, config.epsilon)
             weights = mpo.improvement_weights(q, log_weights, temperature)
         loss, stats = mpo.mpo_loss(
-            mpo.Gaussian(*n.policy(states)), target, candidates, weights,
-            kl_mean=self.kl_lambda, kl_std=self.kl_lambda * config.std_penalty_ratio,
+            mpo.Gaussian(*n.policy(states)),
+            target,
+            candidates,
+            weights,
+            kl_mean=self.kl_lambda,
+            kl_std=self.kl_lambda * config.std_penalty_ratio,
         )
         mean, _ = n.policy(self.normaliser(torch.from_numpy(successes.windows)))
         imitation = self._imitation_loss(mean, torch.from_numpy(successes.intended_actions))
@@ -293,4 +302,3 @@ class Agent:
         self.generator.set_state(state["generator"])
         self.updates = int(state["updates"])
         self.total_updates = int(state["total_updates"])
-

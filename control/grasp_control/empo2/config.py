@@ -11,6 +11,8 @@ class EMPO2Config:
 
     batch_size: int = 1024
     """Rows per update [E16: 1024-4096]."""
+    imitation_batch: int = 512
+    """Rows of successful episodes per update, drawn uniformly [E9]."""
     updates_per_step: float = 0.5
     """Learner updates per environment step."""
     warmup_steps: int = 1024

@@ -86,7 +86,9 @@ def solve_temperature(
     return torch.tensor(math.exp(high), dtype=q.dtype)
 
 
-def improvement_weights(q: torch.Tensor, log_weights: torch.Tensor, temperature: torch.Tensor) -> torch.Tensor:
+def improvement_weights(
+    q: torch.Tensor, log_weights: torch.Tensor, temperature: torch.Tensor
+) -> torch.Tensor:
     """E-step weights, (N, B), summing to 1 over N."""
     return torch.softmax(q / temperature + log_weights, dim=0)
 

@@ -1,0 +1,147 @@
+"""Laws and hand-computed numbers of the critics' targets, the E-step, the M-step and the choice of action."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from grasp_control.empo2 import critics, mpo
+from grasp_control.empo2.config import EMPO2Config
+from grasp_control.empo2.exploration import choose
+from grasp_control.empo2.schedules import cosine, linear
+
+T = torch.tensor
+
+
+def test_schedules_meet_their_ends_and_middle():
+    assert linear(0.8, 0.2, 0.0) == pytest.approx(0.8)
+    assert linear(0.8, 0.2, 0.5) == pytest.approx(0.5)
+    assert linear(0.8, 0.2, 2.0) == pytest.approx(0.2)
+    assert cosine(0.3, 0.1, 0.0) == pytest.approx(0.3)
+    assert cosine(0.3, 0.1, 0.25) == pytest.approx(0.1 + 0.1 * (1 + math.sqrt(0.5)))
+    assert cosine(0.3, 0.1, 1.0) == pytest.approx(0.1)
+
+
+def test_conservative_target_takes_the_lowest_critic_but_not_less_than_was_reached():
+    target = critics.conservative_targets(
+        T([0.0, 0.0, 1.0]), T([0.9, 0.9, 0.0]), T([[1.0, 0.2, 5.0], [0.5, 0.4, 7.0]]), T([0.0, 0.7, 1.0])
+    )
+    assert target.tolist() == pytest.approx([0.45, 0.7, 1.0])
+
+
+def test_exploratory_target_takes_the_best_existing_candidate():
+    next_values = T([[[0.1], [0.9], [5.0]], [[0.3], [0.5], [5.0]]])  # (M=2, C=3, B=1)
+    valid = T([[True], [True], [False]])
+    target = critics.exploratory_targets(T([0.1]), T([0.5]), next_values, valid, T([0.0]))
+    assert target.tolist() == pytest.approx([0.1 + 0.5 * 0.7])
+
+
+def test_critic_loss_is_the_weighted_square_summed_over_members():
+    loss, td, stats = critics.critic_loss(T([[1.0, 2.0], [0.0, 2.0]]), T([0.0, 1.0]), T([1.0, 0.5]))
+    assert float(loss) == pytest.approx((1 + 0.5) / 2 + (0 + 0.5) / 2)
+    assert td.tolist() == pytest.approx([0.5, 1.0])
+    assert stats["td_error"] == pytest.approx(0.75)
+
+
+def test_blend_of_minimum_and_mean():
+    q = critics.blend(T([[1.0], [0.0]]), T([[2.0], [4.0]]), eta=0.8)
+    assert q.tolist() == pytest.approx([0.8 * 0.0 + 0.2 * 3.0])
+
+
+def test_temperature_minimises_the_dual():
+    generator = torch.Generator().manual_seed(3)
+    q = torch.randn((16, 32), generator=generator)
+    log_weights = torch.zeros_like(q)
+    epsilon = 0.1
+    best = float(mpo.solve_temperature(q, log_weights, epsilon))
+
+    def dual(temperature: float) -> float:
+        normalised = torch.log_softmax(log_weights, dim=0)
+        return temperature * epsilon + temperature * float(
+            torch.logsumexp(q / temperature + normalised, 0).mean()
+        )
+
+    grid = [dual(best * f) for f in (0.5, 0.8, 0.95, 1.05, 1.25, 2.0)]
+    assert dual(best) <= min(grid) + 1e-6
+
+
+def test_temperature_stays_in_bounds_when_all_actions_are_equal():
+    q = torch.zeros((4, 8))
+    assert float(mpo.solve_temperature(q, torch.zeros_like(q), 0.1)) == pytest.approx(1e-4, rel=1e-3)
+
+
+def test_weights_sum_to_one_and_ignore_missing_neighbours():
+    q = T([[0.0], [1.0], [100.0]])
+    log_weights = T([[0.0], [0.0], [-math.inf]])
+    weights = mpo.improvement_weights(q, log_weights, T(1.0))
+    e = math.e
+    assert weights[:, 0].tolist() == pytest.approx([1 / (1 + e), e / (1 + e), 0.0])
+
+
+def test_retrieved_candidates_leave_the_expectation_under_the_policy_unchanged():
+    """Self-normalised importance sampling: E_pi[a] is the policy's mean wherever the neighbours are."""
+    generator = torch.Generator().manual_seed(0)
+    samples, rows = 12, 20_000
+    policy = mpo.Gaussian(torch.full((rows, 1), 0.2), torch.full((rows, 1), 0.2))
+    drawn = policy.mean + policy.std * torch.randn((samples, rows, 1), generator=generator)
+    retrieved = 0.4 + 0.1 * torch.randn((4, rows, 1), generator=generator)
+    actions = torch.cat([drawn, retrieved])
+    valid = torch.ones((samples + 4, rows), dtype=torch.bool)
+    log_weights = mpo.retrieval_log_weights(actions, valid, policy, samples, bandwidth=0.1)
+    weights = torch.softmax(log_weights, dim=0)
+    corrected = float((weights * actions[..., 0]).sum(dim=0).mean())
+    naive = float(actions.mean())
+    assert abs(corrected - 0.2) < 0.02
+    assert abs(naive - 0.2) > 0.04
+
+
+def test_missing_neighbours_change_nothing():
+    policy = mpo.Gaussian(torch.zeros((2, 3)), torch.full((2, 3), 0.2))
+    drawn = torch.linspace(-0.3, 0.3, 30).reshape(5, 2, 3)
+    actions = torch.cat([drawn, torch.zeros((2, 2, 3))])
+    valid = torch.cat([torch.ones((5, 2)), torch.zeros((2, 2))]).bool()
+    log_weights = mpo.retrieval_log_weights(actions, valid, policy, 5, bandwidth=0.1)
+    assert torch.allclose(log_weights[:5], torch.zeros((5, 2)), atol=1e-5)
+    assert torch.isinf(log_weights[5:]).all()
+
+
+def test_m_step_moves_the_mean_towards_the_weighted_action_and_keeps_width_apart():
+    mean = torch.zeros((1, 1), requires_grad=True)
+    std = torch.full((1, 1), 0.2, requires_grad=True)
+    target = mpo.Gaussian(torch.zeros((1, 1)), torch.full((1, 1), 0.2))
+    actions, weights = T([[[0.2]], [[-0.2]]]), T([[1.0], [0.0]])
+    loss, stats = mpo.mpo_loss(mpo.Gaussian(mean, std), target, actions, weights, kl_mean=0.3, kl_std=3.0)
+    loss.backward()
+    assert mean.grad is not None
+    assert std.grad is not None
+    assert mean.grad.item() == pytest.approx(-0.2 / 0.04)
+    # The only action lies one standard deviation from the target's mean: the width is already right.
+    assert std.grad.item() == pytest.approx(0.0, abs=1e-5)
+    assert stats["kl_mean"] == pytest.approx(0.0)
+
+
+def test_kl_divergence_of_known_gaussians():
+    p = mpo.Gaussian(T([[0.0, 1.0]]), T([[1.0, 0.5]]))
+    q = mpo.Gaussian(T([[1.0, 1.0]]), T([[1.0, 1.0]]))
+    expected = 0.5 + (math.log(2.0) + 0.125 - 0.5)
+    assert mpo.kl_divergence(p, q).tolist() == pytest.approx([expected])
+
+
+def test_the_policys_action_stands_unless_every_critic_agrees():
+    # (M=2, C=3, B=2): in column 0 the critics disagree about candidate 1; in column 1 both prefer candidate 2.
+    conservative = T([[[0.5, 0.5], [0.9, 0.4], [0.4, 0.8]], [[0.5, 0.5], [0.1, 0.4], [0.4, 0.7]]])
+    blended = T([[0.5, 0.5], [0.9, 0.9], [0.1, 0.6]])
+    index = choose(conservative, blended, torch.ones((3, 2), dtype=torch.bool), margin=0.01)
+    assert index.tolist() == [0, 2]
+
+
+def test_a_missing_neighbour_is_never_chosen():
+    conservative = T([[[0.0], [1.0]]])
+    valid = T([[True], [False]])
+    assert choose(conservative, T([[0.0], [1.0]]), valid, margin=0.0).tolist() == [0]
+
+
+def test_batch_larger_than_the_warm_up_is_refused_with_both_numbers():
+    with pytest.raises(ValueError, match=r"batch_size=2048.*warmup_steps=1024"):
+        EMPO2Config(batch_size=2048)

@@ -1,0 +1,71 @@
+"""Reward structures: one pure function each, chosen by name.
+
+A reward judges the simulator's state after a step. It gets the state, whether the task is solved, and whether
+both fingers hold the object (privileged: measured from contacts, not by the policy).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from grasp_sim.contract import GraspState
+
+RewardFunction = Callable[[GraspState, bool, bool], float]
+
+
+def sparse(success: bool) -> float:
+    """1 when the object is lifted, else 0."""
+    return 1.0 if success else 0.0
+
+
+def dense(state: GraspState, success: bool, grasped: bool) -> float:
+    """robosuite's shaping of Lift, scaled to [0, 1]: reaching up to 1, holding 0.25, lifted 2.25; over 2.25."""
+    if success:
+        return 1.0
+    distance = float(np.linalg.norm(state.object_position - state.tcp_position))
+    reaching = 1.0 - float(np.tanh(10.0 * distance))
+    return (reaching + (0.25 if grasped else 0.0)) / 2.25
+
+
+@dataclass(frozen=True, slots=True)
+class Reward:
+    """A named reward. Calling it with (state, success, grasped) gives the step's reward."""
+
+    name: str
+    describe: str
+    """One line for people, printed when an environment is built."""
+    function: RewardFunction
+
+    def __call__(self, state: GraspState, success: bool, grasped: bool) -> float:
+        return self.function(state, success, grasped)
+
+
+def _sparse(state: GraspState, success: bool, grasped: bool) -> float:
+    return sparse(success)
+
+
+REWARDS: dict[str, Reward] = {
+    reward.name: reward
+    for reward in (
+        Reward(
+            "sparse",
+            "sparse: 1 on the step that lifts the object, 0 on every other",
+            _sparse,
+        ),
+        Reward("dense", "dense: reaching and holding every step, at most 1 when lifted", dense),
+    )
+}
+
+
+class UnknownName(ValueError):
+    """An environment, control mode or reward was asked for by a name that does not exist."""
+
+
+def make_reward(name: str) -> Reward:
+    """The reward registered as `name`; raises UnknownName listing what exists."""
+    if name not in REWARDS:
+        raise UnknownName(f"there is no reward {name!r}; there are: {', '.join(sorted(REWARDS))}")
+    return REWARDS[name]

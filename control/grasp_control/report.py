@@ -1,0 +1,168 @@
+"""The report of a training run: tables, figures and raw data in `<run>/report/`, readable as REPORT.md.
+
+Everything is read from the run's CSV files, so a report can be written again at any time, and a run that was
+stopped early gets a report of what there is, with a line for each part that is missing.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from matplotlib.figure import Figure
+from rich.console import Console
+from rich.table import Table
+
+from grasp_control import figures
+from grasp_control.figures import MOVING_AVERAGE_EPISODES, Columns, moving_average
+from grasp_control.summary import HEADINGS, PolicySummary, evaluation_points, summarise
+from grasp_control.tables import STEP_COLUMN, read_stream
+
+STREAMS = ("evaluation", "episodes", "train", "score_histogram")
+
+TARGET_SUCCESS = 0.9
+
+
+def print_table(summaries: Sequence[PolicySummary], console: Console | None = None) -> None:
+    """Print the evaluation as a table on the terminal."""
+    table = Table(title="Evaluation")
+    for number, heading in enumerate(HEADINGS):
+        table.add_column(heading, justify="left" if number == 0 else "right")
+    for summary in summaries:
+        table.add_row(*summary.cells())
+    (console or Console()).print(table)
+
+
+def write_report(run_dir: str | Path, title: str = "Training report", videos: Sequence[Path] = ()) -> Path:
+    """Write `<run_dir>/report/` anew and answer the path of its REPORT.md.
+
+    Args:
+        run_dir: a run's folder with the streams of `STREAMS`; any of them may be missing.
+        title: the report's heading.
+        videos: files to link, kept where they are.
+    """
+    run_dir = Path(run_dir)
+    folder = run_dir / "report"
+    shutil.rmtree(folder, ignore_errors=True)
+    (folder / "data").mkdir(parents=True)
+    streams = {name: read_stream(run_dir, name) for name in STREAMS}
+    summaries = summarise(run_dir)
+
+    pictures, missing = [], []
+    for name, heading, draw in _figures(streams, summaries):
+        try:
+            figure = draw()
+        except _MissingError as gap:
+            missing.append(f"{heading}: {gap}")
+            continue
+        figure.savefig(folder / f"{name}.png")
+        pictures.append(f"### {heading}\n\n![{heading}]({name}.png)")
+    data = sorted(run_dir.glob("*.csv"))
+    for path in data:
+        shutil.copy2(path, folder / "data" / path.name)
+
+    parts = [f"# {title}", "## Result", _result_table(summaries), *_facts(streams)]
+    parts += ["## Figures", *pictures] if pictures else []
+    parts += ["## Missing", "\n".join(f"- {line}" for line in missing)] if missing else []
+    links = [f"- [{path.name}](data/{path.name})" for path in data]
+    links += [f"- [{path.name}]({os.path.relpath(path, folder)})" for path in videos]
+    parts += ["## Data", "\n".join(links) or "The run wrote no data."]
+    report = folder / "REPORT.md"
+    report.write_text("\n\n".join(parts) + "\n")
+    return report
+
+
+class _MissingError(Exception):
+    """The run holds no data for a figure."""
+
+
+def _result_table(summaries: Sequence[PolicySummary]) -> str:
+    if not summaries:
+        return "No policy was evaluated."
+    rows = [HEADINGS, ("---", *["---:"] * (len(HEADINGS) - 1)), *(summary.cells() for summary in summaries)]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def _facts(streams: Mapping[str, Columns]) -> list[str]:
+    """One list of what the run did, as far as its streams tell."""
+    lines = []
+    episodes, train = streams["episodes"], streams["train"]
+    if _has_rows(episodes, STEP_COLUMN, "success"):
+        steps, success = episodes[STEP_COLUMN], episodes["success"]
+        lines.append(f"{len(success)} training episodes, {steps[-1]:.0f} environment steps.")
+        window = min(len(success), MOVING_AVERAGE_EPISODES)
+        lines.append(f"Success over the last {window} training episodes: {success[-window:].mean():.1%}.")
+        average = moving_average(success)
+        reached = np.flatnonzero(average[MOVING_AVERAGE_EPISODES - 1 :] >= TARGET_SUCCESS)
+        when = f"at step {steps[MOVING_AVERAGE_EPISODES - 1 + reached[0]]:.0f}" if len(reached) else "never"
+        target = f"{TARGET_SUCCESS:.0%} success over {MOVING_AVERAGE_EPISODES} training episodes"
+        lines.append(f"{target} first reached: {when}.")
+    for column, name in (
+        ("update", "Learner updates"),
+        ("memory_size", "Rows in memory"),
+        ("slips_total", "Slips"),
+    ):
+        if _has_rows(train, column):
+            lines.append(f"{name}: {train[column][-1]:.0f}.")
+    return ["## Run", "\n".join(f"- {line}" for line in lines)] if lines else []
+
+
+def _figures(
+    streams: Mapping[str, Columns], summaries: Sequence[PolicySummary]
+) -> list[tuple[str, str, Callable[[], Figure]]]:
+    """(file name, heading, drawing function); a drawing function raises _MissingError without its data."""
+
+    def needs(stream: str, columns: Sequence[str], draw: Callable[[Columns], Figure]) -> Callable[[], Figure]:
+        def checked() -> Figure:
+            _require(streams[stream], stream, columns)
+            return draw(streams[stream])
+
+        return checked
+
+    def line(column: str, title: str, y_label: str) -> Callable[[], Figure]:
+        columns = (STEP_COLUMN, column)
+        return needs("train", columns, lambda train: figures.over_steps(train, column, title, y_label))
+
+    def success(_: Columns) -> Figure:
+        return figures.success_bars([(s.label, s.successes, s.episodes) for s in summaries])
+
+    def learning(episodes: Columns) -> Figure:
+        return figures.learning_curve(
+            episodes, evaluation_points(streams["evaluation"], episodes[STEP_COLUMN][-1])
+        )
+
+    shares = tuple(f"share_{name}" for name in figures.SOURCE_COLORS)
+    bins = (STEP_COLUMN, "bin_low", "bin_high", "count")
+    return [
+        ("success", "Success", needs("evaluation", ("policy", "success"), success)),
+        ("learning_curve", "Learning curve", needs("episodes", (STEP_COLUMN, "success"), learning)),
+        ("entropy", "Policy entropy", line("entropy", "Policy entropy", "entropy (nats)")),
+        (
+            "hit_rate",
+            "Memory hit rate",
+            line("hit_rate", "Memory hit rate", "share of retrieval-driven actions"),
+        ),
+        ("score_histogram", "Scores", needs("score_histogram", bins, figures.score_histogram)),
+        ("sources", "Share of each source", needs("train", (STEP_COLUMN, *shares), figures.source_shares)),
+        ("slips", "Slips", needs("episodes", (STEP_COLUMN, "slip"), figures.slip_counts)),
+    ]
+
+
+def _require(columns: Columns, stream: str, names: Sequence[str]) -> None:
+    if not columns:
+        raise _MissingError(f"{stream}.csv is not there.")
+    absent = [name for name in names if name not in columns]
+    if absent:
+        raise _MissingError(f"{stream}.csv has no column {', '.join(absent)}.")
+    if len(columns[names[0]]) == 0:
+        raise _MissingError(f"{stream}.csv has no rows.")
+    for name in names:
+        if columns[name].dtype.kind == "f" and not np.isfinite(columns[name]).any():
+            raise _MissingError(f"{stream}.csv has no number in column {name}.")
+
+
+def _has_rows(columns: Columns, *names: str) -> bool:
+    return all(name in columns and len(columns[name]) > 0 for name in names)

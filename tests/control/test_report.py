@@ -1,0 +1,158 @@
+"""A report from a run's CSV files: whole, with gaps, and from nothing."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from grasp_control import figures
+from grasp_control.metrics import MetricsWriter
+from grasp_control.report import print_table, write_report
+from grasp_control.summary import evaluation_points, summarise
+from grasp_control.tables import read_stream, write_stream
+
+FIGURES = ["success", "learning_curve", "entropy", "hit_rate", "score_histogram", "sources", "slips"]
+
+
+def evaluation_rows(policy: str, successes: int, episodes: int, **more: float) -> list[dict]:
+    return [
+        {
+            "policy": policy,
+            "episode": n,
+            "seed": n,
+            "success": n < successes,
+            "return": 1.0,
+            "length": 52,
+            "slip": 0,
+        }
+        | more
+        for n in range(episodes)
+    ]
+
+
+@pytest.fixture
+def run_dir(tmp_path):
+    generator = np.random.default_rng(0)
+    with MetricsWriter(tmp_path) as writer:
+        for n in range(150):
+            success = bool(generator.random() < n / 100)
+            writer.write(
+                "episodes",
+                {
+                    "env_step": 52 * (n + 1),
+                    "episode": n,
+                    "success": success,
+                    "slip": n % 5 == 0,
+                    "drop": n % 10 == 0,
+                },
+            )
+        for step in (1000, 2000, 3000):
+            shares = {"share_online": 0.4, "share_success": 0.4, "share_demo": 0.1, "share_slip": 0.1}
+            row = {
+                "env_step": step,
+                "update": step,
+                "entropy": 3000 / step,
+                "hit_rate": 0.5,
+                "memory_size": step,
+            }
+            writer.write("train", row | shares | {"slips_total": 30})
+            bins = [{"env_step": step, "bin_low": b, "bin_high": b + 1.0, "count": step} for b in range(3)]
+            writer.write_table("score_histogram", bins)
+    write_stream(
+        tmp_path, "evaluation", evaluation_rows("cloned", 7, 10) + evaluation_rows("exported", 8, 10)
+    )
+    return tmp_path
+
+
+def test_a_whole_run_gets_every_figure_its_data_and_a_table(run_dir):
+    report = write_report(run_dir, title="Lift", videos=[run_dir / "grasps.mp4"])
+    text = report.read_text()
+    assert report == run_dir / "report" / "REPORT.md"
+    assert text.startswith("# Lift\n")
+    for name in FIGURES:
+        assert (run_dir / "report" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+        assert f"({name}.png)" in text
+    assert "## Missing" not in text
+    # 8 of 10 by Wilson: 49.0 % to 94.3 %.
+    assert "| exported network | 80.0% | 49.0% - 94.3% | 8 of 10 | 1.000 | 52.0 | 0.0% |" in text
+    assert text.index("exported network") < text.index("cloned policy (reference)")
+    assert "150 training episodes, 7800 environment steps." in text
+    assert "(../grasps.mp4)" in text
+    copied = run_dir / "report" / "data" / "episodes.csv"
+    assert copied.read_bytes() == (run_dir / "episodes.csv").read_bytes()
+
+
+def test_writing_a_report_again_replaces_it(run_dir):
+    write_report(run_dir)
+    (run_dir / "train.csv").unlink()
+    text = write_report(run_dir).read_text()
+    assert "Policy entropy: train.csv is not there." in text
+    assert not (run_dir / "report" / "entropy.png").exists()
+
+
+def test_what_is_missing_is_named(run_dir):
+    write_stream(run_dir, "train", [{"env_step": 1, "entropy": 1.0, "hit_rate": float("nan")}])
+    (run_dir / "evaluation.csv").unlink()
+    (run_dir / "score_histogram.csv").write_text("env_step,bin_low,bin_high,count\n")
+    text = write_report(run_dir).read_text()
+    assert "No policy was evaluated." in text
+    assert "- Success: evaluation.csv is not there." in text
+    assert "- Memory hit rate: train.csv has no number in column hit_rate." in text
+    assert "- Scores: score_histogram.csv has no rows." in text
+    assert "train.csv has no column share_online, share_success, share_demo, share_slip." in text
+    assert "(entropy.png)" in text
+
+
+def test_a_run_that_wrote_nothing_gets_a_report_that_says_so(tmp_path):
+    text = write_report(tmp_path).read_text()
+    assert "The run wrote no data." in text
+    assert text.count("is not there.") == len(FIGURES)
+
+
+def test_the_last_evaluation_of_a_policy_counts(tmp_path):
+    early = evaluation_rows("hybrid", 1, 10, env_step=1000)
+    late = evaluation_rows("hybrid", 9, 10, env_step=2000)
+    write_stream(tmp_path, "evaluation", late + early)
+    (summary,) = summarise(tmp_path)
+    assert (summary.successes, summary.episodes) == (9, 10)
+    points = evaluation_points(read_stream(tmp_path, "evaluation"), last_step=5000.0)
+    assert points == [("hybrid policy", 1000.0, 1, 10), ("hybrid policy", 2000.0, 9, 10)]
+
+
+def test_an_evaluation_without_steps_lies_at_the_end_of_the_run(tmp_path):
+    rows = evaluation_rows("exported", 9, 10) + evaluation_rows("second arm", 0, 5)
+    write_stream(tmp_path, "evaluation", rows)
+    points = evaluation_points(read_stream(tmp_path, "evaluation"), last_step=5000.0)
+    assert points == [("exported network", 5000.0, 9, 10), ("second arm", 5000.0, 0, 5)]
+
+
+def test_a_success_rate_of_none_and_of_all_can_be_drawn():
+    figures.success_bars([("a", 0, 10), ("b", 10, 10)]).savefig(io.BytesIO())
+
+
+def test_moving_average_by_hand():
+    average = figures.moving_average(np.array([1.0, 0.0, np.nan, 1.0, 1.0]), width=3)
+    assert average.tolist() == [1.0, 0.5, 0.5, 0.5, 1.0]
+    assert np.isnan(figures.moving_average(np.array([np.nan, 2.0]), width=3)).tolist() == [True, False]
+
+
+def test_the_table_shows_every_policy(run_dir):
+    console = Console(file=io.StringIO(), width=120)
+    print_table(summarise(run_dir), console)
+    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "exported network" in shown
+    assert "49.0% - 94.3%" in shown
+
+
+def test_drawing_leaves_pyplot_alone(run_dir):
+
+    code = (
+        "import sys, grasp_control.report as r; r.write_report(sys.argv[1]); "
+        "sys.exit('matplotlib.pyplot' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code, str(run_dir)], check=True)

@@ -1,0 +1,454 @@
+"""The long-term memory (E2-E6, E15): what is stored, drawn, retrieved and thrown away.
+
+One thread writes; see `index` for what FAISS allows beside it.
+
+Shapes: T steps of an episode, B batch, Q queries, K neighbours, W window width, A action dimension,
+D embedding dimension.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from grasp_control.memory import persistence
+from grasp_control.memory.config import MemoryConfig
+from grasp_control.memory.encoder import WindowEncoder
+from grasp_control.memory.eviction import surviving_rows
+from grasp_control.memory.index import VectorIndex
+from grasp_control.memory.score import Scorer
+from grasp_control.memory.store import RowStore
+from grasp_control.memory.targets import label_sources, n_step_targets, returns_to_go
+from grasp_control.types import MemoryBatch, Retrieved, Source, Trajectory
+
+_FIT_ROWS = 100_000
+_ENCODE_ROWS = 20_000
+_LEAST_PRIORITY = 1e-3  # Every row keeps a chance to be drawn.
+
+
+@dataclass
+class MemoryCounters:
+    """Events since the memory was made; saved and loaded with it."""
+
+    episodes: int = 0
+    """Episodes stored, and the id of the next one."""
+    rejected_episodes: int = 0
+    """Episodes with NaN or infinity, not stored."""
+    rejected_td_errors: int = 0
+    """TD errors that were NaN or infinite, not used."""
+    evictions: int = 0
+    """Cuts of a full memory."""
+    evicted_rows: int = 0
+    queries: int = 0
+    """Situations asked about."""
+    fallbacks: int = 0
+    """Queries over the deadline, answered with random rows."""
+    empty: int = 0
+    """Queries without any answer, as nothing was indexed yet."""
+    rejected_queries: int = 0
+    """Queries with NaN or infinity, answered with nothing."""
+    retrieval_driven: int = 0
+    """Stored steps whose action was driven by retrieval."""
+    retrieval_hits: int = 0
+    """Those whose episode succeeded."""
+
+
+@dataclass(frozen=True)
+class EmbeddingSpace:
+    """One encoder version and everything made with it: swapped as a whole, never mixed."""
+
+    encoder: WindowEncoder
+    successes: VectorIndex
+    """Rows of successful episodes."""
+    slips: VectorIndex
+    """Slip rows."""
+
+
+class LongTermMemory:
+    """Prioritised replay with retrieval over up to two million transitions."""
+
+    def __init__(
+        self,
+        config: MemoryConfig,
+        window_width: int,
+        action_dim: int,
+        rng: np.random.Generator,
+        *,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        """Make an empty memory.
+
+        Args:
+            config: settings.
+            window_width: W.
+            action_dim: A.
+            rng: draws the encoder's projection and the rows that answer late queries.
+            clock: seconds, for the deadline of queries.
+        """
+        self.config = config
+        self.window_width = window_width
+        self.action_dim = action_dim
+        self.counters = MemoryCounters()
+        self.eviction_threshold = float("nan")
+        """Least score with which an unprotected row survived the last cut; NaN before the first."""
+        self.scorer = Scorer(config.embedding_dim)
+        self.store = RowStore(config.capacity, window_width, action_dim, config.embedding_dim)
+        self.rng = rng
+        self._clock = clock
+        encoder = WindowEncoder.create(window_width, config.embedding_dim, rng)
+        self.space = self._empty_space(encoder, self.store.embeddings)
+
+    def __len__(self) -> int:
+        return len(self.store)
+
+    @property
+    def encoder(self) -> WindowEncoder:
+        """The encoder whose version every stored row and every query shares."""
+        return self.space.encoder
+
+    @property
+    def success_rows(self) -> int:
+        """Rows that `sample_successes` and `retrieve` draw on."""
+        return len(self.store.group(Source.DEMO)) + len(self.store.group(Source.SUCCESS))
+
+    def add(self, trajectory: Trajectory) -> int:
+        """Store an episode. Returns its id, or -1 if it holds NaN or infinity: then it is counted, not stored.
+
+        Until a critic has seen a row its TD term is the largest so far, so that new rows are drawn soon.
+        """
+        self._check_shapes(trajectory)
+        if not all(
+            np.isfinite(part).all()
+            for part in (
+                trajectory.windows,
+                trajectory.actions,
+                trajectory.intended_actions,
+                trajectory.rewards,
+            )
+        ):
+            self.counters.rejected_episodes += 1
+            return -1
+        steps = len(trajectory.rewards)
+        self._make_room(steps)
+        sources = label_sources(trajectory, self.config.slip_lookback)
+        store = self.store
+        slots = store.take(steps, sources)
+        self._write_values(slots, trajectory)
+
+        embeddings, version = self.space.encoder.encode(store.rows[slots, store.window])
+        store.embeddings[slots] = embeddings
+        self.scorer.observe(embeddings)
+        td_terms = np.full(steps, self.scorer.largest_td_term, np.float32)
+        scores = td_terms + self.scorer.novelty_terms(embeddings)
+        columns = {
+            "episode": self.counters.episodes,
+            "step": np.arange(steps),
+            "source": sources,
+            "success": trajectory.success,
+            "slip": trajectory.slips,
+            "gated": trajectory.gated,
+            "td_term": td_terms,
+            "score": scores,
+            "version": version,
+        }
+        for name, values in columns.items():
+            store.columns[name][slots] = values
+        store.tree.update(slots, self._priorities(scores, sources))
+        self._index_rows(self.space, store.ids[slots], sources, embeddings)
+
+        driven = int(np.count_nonzero(trajectory.gated))
+        self.counters.retrieval_driven += driven
+        self.counters.retrieval_hits += driven * trajectory.success
+        self.counters.episodes += 1
+        return self.counters.episodes - 1
+
+    def sample(self, batch_size: int, rng: np.random.Generator) -> MemoryBatch:
+        """Draw rows with replacement: `demo_fraction` of them demonstrations, `slip_fraction` slip rows (each
+        only if there are any), the rest from all rows by priority, in this order: rest, demonstrations, slips.
+
+        The importance weights undo the bias of priorities, not that of the two shares: those say what the
+        objective shall weigh.
+        """
+        if not len(self):
+            raise ValueError(f"a batch of {batch_size} was asked of an empty memory: add an episode first.")
+        demos, slips = self.store.group(Source.DEMO), self.store.group(Source.SLIP)
+        demo_count = round(batch_size * self.config.demo_fraction) if len(demos) else 0
+        slip_count = round(batch_size * self.config.slip_fraction) if len(slips) else 0
+        rest = batch_size - demo_count - slip_count
+        slots = np.empty(batch_size, np.int64)
+        weights = np.ones(batch_size, np.float32)
+        if rest:
+            drawn = slots[:rest] = self.store.tree.sample(rest, rng)
+            mean_priority = self.store.tree.total / len(self)
+            weights[:rest] = (mean_priority / self.store.tree[drawn]) ** self.config.beta
+        slots[rest : rest + demo_count] = _uniform(demos, demo_count, rng)
+        slots[rest + demo_count :] = _uniform(slips, slip_count, rng)
+        weights /= weights.max()
+        return self._batch(slots, weights)
+
+    def sample_successes(
+        self, batch_size: int, rng: np.random.Generator, *, demo_fraction: float | None = None
+    ) -> MemoryBatch:
+        """Draw uniformly, with replacement, from the rows of successful episodes that are no slip rows.
+
+        With `demo_fraction` that share comes from demonstrations and the rest from the agent's own
+        successes; if there are none of one kind, the other fills the batch. Weights are 1.
+        """
+        demos, own = self.store.group(Source.DEMO), self.store.group(Source.SUCCESS)
+        total = len(demos) + len(own)
+        if not total:
+            raise ValueError(
+                f"a batch of {batch_size} successes was asked of a memory without any: check success_rows."
+            )
+        if demo_fraction is None:
+            demo_count = int(rng.binomial(batch_size, len(demos) / total))
+        elif not 0 <= demo_fraction <= 1:
+            raise ValueError(f"demo_fraction must lie in 0-1, got {demo_fraction}.")
+        else:
+            demo_count = round(batch_size * demo_fraction)
+        if not len(demos) or not len(own):
+            demo_count = batch_size if len(demos) else 0
+        slots = np.concatenate(
+            [_uniform(own, batch_size - demo_count, rng), _uniform(demos, demo_count, rng)]
+        )
+        return self._batch(slots, np.ones(batch_size, np.float32))
+
+    def update_scores(self, ids: np.ndarray, td_errors: np.ndarray) -> int:
+        """Score rows (B,) anew by their TD errors (B,). Returns how many: rows evicted since they were drawn
+        and TD errors that are not finite are left out."""
+        ids, td_errors = np.asarray(ids), np.asarray(td_errors, np.float32)
+        if ids.shape != td_errors.shape:
+            raise ValueError(f"ids {ids.shape} and td_errors {td_errors.shape} do not match.")
+        finite = np.isfinite(td_errors)
+        self.counters.rejected_td_errors += len(ids) - int(np.count_nonzero(finite))
+        slots = self.store.slots_of(ids)
+        usable = finite & (slots >= 0)
+        if not usable.all():
+            slots, td_errors = slots[usable], td_errors[usable]
+        if not len(slots):
+            return 0
+        td_terms = self.scorer.td_terms(td_errors)
+        scores = td_terms + self.scorer.novelty_terms(self.store.embeddings, slots)
+        columns = self.store.columns
+        columns["td_term"][slots] = td_terms
+        columns["score"][slots] = scores
+        self.store.tree.update(slots, self._priorities(scores, columns["source"][slots]))
+        return len(slots)
+
+    def retrieve(self, windows: np.ndarray, k: int) -> Retrieved:
+        """The intended actions of the k nearest rows of successful episodes for (Q, W) windows.
+
+        A query over the deadline is answered with random such rows; one with NaN or infinity with none.
+        """
+        return self._retrieve(lambda space: space.successes, (Source.DEMO, Source.SUCCESS), windows, k)
+
+    def retrieve_slips(self, windows: np.ndarray, k: int) -> Retrieved:
+        """As `retrieve`, among slip rows: what to keep away from (E15)."""
+        return self._retrieve(lambda space: space.slips, (Source.SLIP,), windows, k)
+
+    def refresh_encoder(self) -> None:
+        """Fit the encoder to the stored windows, embed every row anew and swap all in at once (E4)."""
+        store, live = self.store, self.store.live_slots()
+        stride = -(-len(live) // _FIT_ROWS) or 1
+        encoder = self.space.encoder.refit(store.rows[live[::stride], store.window])
+        embeddings = np.empty_like(store.embeddings)
+        for start in range(0, len(live), _ENCODE_ROWS):
+            slots = live[start : start + _ENCODE_ROWS]
+            embeddings[slots] = encoder.encode(store.rows[slots, store.window])[0]
+        shadow = self._empty_space(encoder, embeddings)
+        ordered = live[np.argsort(store.ids[live])]
+        sources = store.columns["source"][ordered]
+        self._index_rows(shadow, store.ids[ordered], sources, embeddings[ordered])
+
+        self.space, store.embeddings = shadow, embeddings
+        self.scorer.recentre(embeddings[live])
+        scores = store.columns["td_term"][live] + self.scorer.novelty_terms(embeddings, live)
+        store.columns["score"][live] = scores
+        store.columns["version"][live] = encoder.version
+        store.tree.assign(live, self._priorities(scores, store.columns["source"][live]))
+
+    def purge(self, ids: np.ndarray) -> int:
+        """Throw rows away, for instance outliers (E13). Returns how many of `ids` were still held."""
+        slots = self.store.slots_of(np.unique(ids))
+        slots = slots[slots >= 0]
+        self._discard(slots)
+        return len(slots)
+
+    def composition(self) -> dict[str, float]:
+        """Rows in all and per source, shares per source, shares of slip flags and of successful episodes."""
+        size = len(self)
+        counts = {source.name.lower(): len(self.store.group(source)) for source in Source}
+        live = self.store.live_slots()
+        columns = self.store.columns
+        flags = {
+            "slip_flags_share": columns["slip"][live],
+            "success_share": columns["success"][live],
+        }
+        return {
+            "size": size,
+            **{f"{name}_rows": count for name, count in counts.items()},
+            **{f"{name}_share": count / size if size else 0.0 for name, count in counts.items()},
+            **{name: float(flag.mean()) if size else 0.0 for name, flag in flags.items()},
+        }
+
+    def score_histogram(self, bins: int = 20) -> tuple[np.ndarray, np.ndarray]:
+        """Counts (bins,) and edges (bins + 1,) of the scores held."""
+        return np.histogram(self.store.columns["score"][self.store.live_slots()], bins)
+
+    def hit_rate(self) -> float:
+        """Share of retrieval-driven actions whose episode succeeded; NaN before the first."""
+        driven = self.counters.retrieval_driven
+        return self.counters.retrieval_hits / driven if driven else float("nan")
+
+    def save(self, path: Path) -> None:
+        """Write everything to one file, whole or not at all (CASES 15)."""
+        persistence.save(self, path)
+
+    def load(self, path: Path) -> None:
+        """Take over a saved memory: afterwards the same calls give the same answers.
+
+        Raises MemoryFileError, leaving this memory as it was, if the file is damaged or does not fit.
+        """
+        persistence.load(self, path)
+
+    def _check_shapes(self, trajectory: Trajectory) -> None:
+        steps = len(trajectory.rewards)
+        expected = {
+            "windows": (steps + 1, self.window_width),
+            "actions": (steps, self.action_dim),
+            "intended_actions": (steps, self.action_dim),
+            "rewards": (steps,),
+            "slips": (steps,),
+            "gated": (steps,),
+        }
+        for name, shape in expected.items():
+            if np.shape(getattr(trajectory, name)) != shape:
+                raise ValueError(
+                    f"trajectory.{name} has shape {np.shape(getattr(trajectory, name))}, not {shape}."
+                )
+        if not steps:
+            raise ValueError("an episode without steps cannot be stored.")
+
+    def _write_values(self, slots: np.ndarray, trajectory: Trajectory) -> None:
+        rewards, gamma = np.asarray(trajectory.rewards, np.float64), self.config.gamma
+        sums, discounts, ends = n_step_targets(rewards, trajectory.terminated, self.config.n_step, gamma)
+        store = self.store
+        packed = np.empty((len(slots), store.rows.shape[1]), np.float32)
+        packed[:, store.window] = trajectory.windows[:-1]
+        packed[:, store.bootstrap_window] = trajectory.windows[ends]
+        packed[:, store.action] = trajectory.actions
+        packed[:, store.intended_action] = trajectory.intended_actions
+        packed[:, store.n_step_reward] = sums
+        packed[:, store.discount] = discounts
+        packed[:, store.return_to_go] = returns_to_go(rewards, gamma)
+        store.rows[slots] = packed
+
+    def _priorities(self, scores: np.ndarray, sources: np.ndarray) -> np.ndarray:
+        raised = scores + self.config.demo_bonus * (sources == Source.DEMO)
+        return (raised.astype(np.float64) + _LEAST_PRIORITY) ** self.config.alpha
+
+    def _batch(self, slots: np.ndarray, weights: np.ndarray) -> MemoryBatch:
+        store = self.store
+        packed = np.take(store.rows, slots, axis=0)
+        return MemoryBatch(
+            ids=store.ids[slots],
+            windows=packed[:, store.window],
+            actions=packed[:, store.action],
+            intended_actions=packed[:, store.intended_action],
+            n_step_rewards=packed[:, store.n_step_reward],
+            discounts=packed[:, store.discount],
+            bootstrap_windows=packed[:, store.bootstrap_window],
+            returns_to_go=packed[:, store.return_to_go],
+            successes=store.columns["success"][slots],
+            sources=store.columns["source"][slots],
+            weights=weights,
+        )
+
+    def _retrieve(
+        self,
+        choose: Callable[[EmbeddingSpace], VectorIndex],
+        sources: tuple[Source, ...],
+        windows: np.ndarray,
+        k: int,
+    ) -> Retrieved:
+        windows = np.asarray(windows, np.float32)
+        if windows.ndim != 2 or windows.shape[1] != self.window_width:
+            raise ValueError(f"windows {windows.shape} do not match (Q, {self.window_width}).")
+        store, space = self.store, self.space
+        sound = np.isfinite(windows).all(axis=1)
+        embedded, _ = space.encoder.encode(windows if sound.all() else np.where(sound[:, None], windows, 0.0))
+        ids, distances, late = choose(space).search(embedded, k)
+        ids[~sound], late = -1, late & sound
+        if late.any():
+            pool = np.concatenate([store.group(source) for source in sources])
+            slots = _uniform(pool, int(late.sum()) * k, self.rng).reshape(-1, k)
+            ids[late] = store.ids[slots]
+            distances[late] = np.linalg.norm(store.embeddings[slots] - embedded[late, None], axis=-1)
+        slots = store.slots_of(ids)
+        valid = slots >= 0
+        distances[~valid] = np.inf
+        # -1 would read the last row: every slot is valid here, and the rows of invalid ones are blanked.
+        actions = store.rows[np.where(valid, slots, 0), store.intended_action]
+        actions[~valid] = 0.0
+        self.counters.queries += len(windows)
+        self.counters.rejected_queries += int(np.count_nonzero(~sound))
+        self.counters.fallbacks += int(np.count_nonzero(late))
+        self.counters.empty += int(np.count_nonzero(sound & ~valid.any(axis=1)))
+        return Retrieved(ids, actions, distances, valid)
+
+    def _empty_space(self, encoder: WindowEncoder, embeddings: np.ndarray) -> EmbeddingSpace:
+        def make() -> VectorIndex:
+            return VectorIndex(
+                encoder.dim,
+                lambda ids: embeddings[self.store.slots_of(ids)],
+                exact_below=self.config.exact_below,
+                deadline_ms=self.config.deadline_ms,
+                threads=self.config.index_threads,
+                clock=self._clock,
+            )
+
+        return EmbeddingSpace(encoder, make(), make())
+
+    def _index_rows(
+        self, space: EmbeddingSpace, ids: np.ndarray, sources: np.ndarray, embeddings: np.ndarray
+    ) -> None:
+        good = (sources == Source.DEMO) | (sources == Source.SUCCESS)
+        slip = sources == Source.SLIP
+        space.successes.add(ids[good], embeddings[good])
+        space.slips.add(ids[slip], embeddings[slip])
+
+    def _make_room(self, steps: int) -> None:
+        if steps <= self.store.free_count:
+            return
+        config, store = self.config, self.store
+        live = store.live_slots()
+        survive, self.eviction_threshold = surviving_rows(
+            store.columns["score"][live],
+            store.columns["source"][live],
+            store.ids[live],
+            int(config.keep_share * config.capacity),
+            int(config.demo_quota * config.capacity),
+            int(config.slip_quota * config.capacity),
+        )
+        self._discard(live[~survive])
+        self.counters.evictions += 1
+        self.counters.evicted_rows += len(live) - int(survive.sum())
+        if steps > store.free_count:
+            raise ValueError(
+                f"an episode of {steps} steps does not fit into a memory of capacity {config.capacity} "
+                f"that keeps {len(store)} rows: raise memory.capacity."
+            )
+
+    def _discard(self, slots: np.ndarray) -> None:
+        ids = self.store.ids[slots]
+        self.space.successes.remove(ids)
+        self.space.slips.remove(ids)
+        self.store.release(slots)
+
+
+def _uniform(slots: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
+    return slots[rng.integers(len(slots), size=count)] if count else slots[:0]

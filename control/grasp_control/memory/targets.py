@@ -1,0 +1,59 @@
+"""What an episode's steps become before they are stored: n-step targets, returns-to-go, labels.
+
+Shapes: T steps.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from grasp_control.types import Source, Trajectory
+
+
+def n_step_targets(
+    rewards: np.ndarray, terminated: bool, n: int, gamma: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Targets of (T,) rewards.
+
+    Returns:
+        (T,) sums of up to n discounted rewards; (T,) discounts of the value to bootstrap from, gamma^m with
+        m = min(n, steps left), 0 where the episode terminated within them (a time-out is no termination);
+        (T,) int64 indices t + m of the bootstrap's window among the T + 1.
+    """
+    steps = len(rewards)
+    sums = np.zeros(steps, np.float64)
+    for offset in range(min(n, steps)):
+        sums[: steps - offset] += gamma**offset * rewards[offset:]
+    ends = np.minimum(np.arange(steps) + n, steps)
+    discounts = gamma ** (ends - np.arange(steps)).astype(np.float64)
+    if terminated:
+        discounts[ends == steps] = 0.0
+    return sums, discounts, ends
+
+
+def returns_to_go(rewards: np.ndarray, gamma: float) -> np.ndarray:
+    """(T,) discounted sums of (T,) rewards from each step to the end of the episode."""
+    returns = np.empty(len(rewards), np.float64)
+    tail = 0.0
+    for t in range(len(rewards) - 1, -1, -1):
+        tail = rewards[t] + gamma * tail
+        returns[t] = tail
+    return returns
+
+
+def label_sources(trajectory: Trajectory, slip_lookback: int) -> np.ndarray:
+    """(T,) int8 `Source` of each step.
+
+    A step is SLIP when the object slips during it or within the `slip_lookback` steps after it, in whatever
+    episode: what led to a slip is no example, even if the object was caught again. The other steps of a
+    successful episode are DEMO or SUCCESS; those of a failed one are ONLINE, demonstrated or not.
+    """
+    steps = len(trajectory.rewards)
+    if not trajectory.success:
+        source = Source.ONLINE
+    else:
+        source = Source.DEMO if trajectory.demonstration else Source.SUCCESS
+    sources = np.full(steps, source, np.int8)
+    for slip in np.flatnonzero(trajectory.slips):
+        sources[max(slip - slip_lookback, 0) : slip + 1] = Source.SLIP
+    return sources

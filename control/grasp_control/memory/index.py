@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import cast
 
 import faiss
 import numpy as np
@@ -123,7 +124,7 @@ class VectorIndex:
             self._make_exact()
         else:
             self._ivf.remove_ids(faiss.IDSelectorBatch(removed))
-            self._publish()
+            self._publish(self._ivf)
 
     def search(self, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The k nearest rows of (Q, D) finite queries.
@@ -170,8 +171,7 @@ class VectorIndex:
         self._trained_for = int(state["trained_for"][0])
         if "faiss" in state:
             self._vectors = None
-            self._ivf = faiss.deserialize_index(state["faiss"])
-            self._publish()
+            self._publish(cast(faiss.IndexIVF, faiss.deserialize_index(state["faiss"])))
         else:
             self._make_exact()
 
@@ -207,10 +207,10 @@ class VectorIndex:
         # Evenly spaced rows stand for all: k-means over every row would take minutes at two million.
         stride = max(1, self._count // (_ROWS_PER_LIST * lists))
         ivf.train(np.ascontiguousarray(vectors[::stride]))
-        self._ivf, self._trained_for = ivf, self._count
         ivf.add_with_ids(np.ascontiguousarray(vectors), np.ascontiguousarray(self.ids))
         self._vectors = None
-        self._publish()
+        self._trained_for = self._count
+        self._publish(ivf)
 
     def _add_to_lists(self, ids: np.ndarray, vectors: np.ndarray) -> None:
         assert self._ivf is not None
@@ -225,12 +225,12 @@ class VectorIndex:
         self._vectors = np.empty((len(self._ids), self.dim), np.float32)
         self._vectors[: self._count] = self._vectors_of(self.ids)
 
-    def _publish(self) -> None:
-        """Choose what searches: the index itself, or a copy of it on the GPU, which cannot remove rows."""
-        self._searcher = self._ivf
+    def _publish(self, ivf: faiss.IndexIVF) -> None:
+        # A GPU index cannot remove rows: the one on the CPU is the master, and a copy searches.
+        self._ivf = self._searcher = ivf
         if faiss.get_num_gpus() > 0:
             self._gpu = faiss.StandardGpuResources()
-            self._searcher = faiss.index_cpu_to_gpu(self._gpu, 0, self._ivf)
+            self._searcher = faiss.index_cpu_to_gpu(self._gpu, 0, ivf)
 
 
 def list_count(rows: int) -> int:

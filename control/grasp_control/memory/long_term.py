@@ -116,7 +116,7 @@ class LongTermMemory:
         return len(self.store.group(Source.DEMO)) + len(self.store.group(Source.SUCCESS))
 
     def add(self, trajectory: Trajectory) -> int:
-        """Store an episode. Returns its id, or -1 if it holds NaN or infinity: then it is counted, not stored.
+        """Store an episode and return its id; -1 if it holds NaN or infinity: it is counted, not stored.
 
         Until a critic has seen a row its TD term is the largest so far, so that new rows are drawn soon.
         """
@@ -168,7 +168,7 @@ class LongTermMemory:
 
     def sample(self, batch_size: int, rng: np.random.Generator) -> MemoryBatch:
         """Draw rows with replacement: `demo_fraction` of them demonstrations, `slip_fraction` slip rows (each
-        only if there are any), the rest from all rows by priority, in this order: rest, demonstrations, slips.
+        only if there are any), the rest from all rows by priority. Order: rest, demonstrations, slips.
 
         The importance weights undo the bias of priorities, not that of the two shares: those say what the
         objective shall weigh.
@@ -279,14 +279,15 @@ class LongTermMemory:
         return len(slots)
 
     def composition(self) -> dict[str, float]:
-        """Rows in all and per source, shares per source, shares of slip flags and of successful episodes."""
+        """Rows in all, rows and share of each source, share of rows flagged as slip and of rows whose episode
+        succeeded."""
         size = len(self)
         counts = {source.name.lower(): len(self.store.group(source)) for source in Source}
         live = self.store.live_slots()
         columns = self.store.columns
         flags = {
-            "slip_flags_share": columns["slip"][live],
-            "success_share": columns["success"][live],
+            "slip_flagged_share": columns["slip"][live],
+            "successful_episode_share": columns["success"][live],
         }
         return {
             "size": size,

@@ -6,9 +6,9 @@
 
 Where the cosine's origin lies decides what it means. z is standardised, so its mean lies near the origin, and
 the angle between a vector and a mean of almost no length is noise; without centring, features that never
-change would dominate and every angle would be about zero. So both vectors get one more, constant component as
-long as a typical z: z' = [z, sqrt(D)]. Then the cosine is 1 at the mean, 0.7 at a typical distance from it and
-falls smoothly towards 0 (opposite to the mean: below) for what was never seen.
+change would dominate and every angle would be about zero. So both vectors get one more, constant component
+as long as a typical z: z' = [z, sqrt(D)]. Then the cosine is 1 at the mean, 0.7 at a typical distance from it
+and falls smoothly towards 0 (opposite to the mean: below) for what was never seen.
 
 Shapes: B batch, D embedding dimension.
 """

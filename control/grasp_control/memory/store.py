@@ -2,8 +2,8 @@
 
 A row is one packed float32 vector, so that a draw of 1024 rows touches each row's memory once. Slots are
 freed in bulk (eviction) and refilled in ascending order; an id is `generation * capacity + slot`, and the
-generation rises with every bulk release. So ids rise from row to row, are never used twice, and the slot of an
-id is a remainder.
+generation rises with every bulk release. So ids rise from row to row, are never used twice, and the slot of
+an id is a remainder.
 
 Shapes: N capacity, B batch, W window width, A action dimension, D embedding dimension.
 """
@@ -79,7 +79,7 @@ class SumTree:
         return self._tree[self._leaves + slots]
 
     def update(self, slots: np.ndarray, priorities: np.ndarray) -> None:
-        """Set the priorities (B,), finite and not negative, of `slots` (B,); of duplicates the last counts."""
+        """Set the priorities (B,) >= 0 of `slots` (B,); of duplicates the last counts."""
         _set_leaves(self._tree, slots, priorities)
 
     def assign(self, slots: np.ndarray, priorities: np.ndarray) -> None:
@@ -97,7 +97,7 @@ class SumTree:
 
 
 class RowStore:
-    """Fixed-capacity rows with their labels. Large arrays are only reserved: pages are committed by writes."""
+    """Fixed-capacity rows with their labels. Large arrays are only reserved; writing commits their pages."""
 
     def __init__(self, capacity: int, window_width: int, action_dim: int, embedding_dim: int) -> None:
         self.capacity = capacity

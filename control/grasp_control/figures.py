@@ -79,10 +79,12 @@ def learning_curve(episodes: Columns, evaluations: Sequence[tuple[str, float, in
     return figure
 
 
-def over_steps(train: Columns, column: str, title: str, y_label: str) -> Figure:
-    """One statistic of the learner against environment steps."""
+def over_steps(train: Columns, column: str, title: str, y_label: str, *, share: bool = False) -> Figure:
+    """One statistic of the learner against environment steps; `share` draws the whole range from 0 to 1."""
     figure, axes = new_axes(title, STEPS_LABEL, y_label)
     axes.plot(train[STEP_COLUMN], train[column], color="C0")
+    if share:
+        axes.set_ylim(0.0, 1.05)
     return figure
 
 
@@ -95,7 +97,7 @@ def source_shares(train: Columns) -> Figure:
         train[STEP_COLUMN], shares, labels=names, colors=[SOURCE_COLORS[name] for name in names], alpha=0.8
     )
     axes.set_ylim(0.0, 1.0)
-    axes.legend(loc="upper left")
+    figure.legend(loc="outside right center", reverse=True)
     return figure
 
 

@@ -122,9 +122,11 @@ def _figures(
 
         return checked
 
-    def line(column: str, title: str, y_label: str) -> Callable[[], Figure]:
-        columns = (STEP_COLUMN, column)
-        return needs("train", columns, lambda train: figures.over_steps(train, column, title, y_label))
+    def line(column: str, title: str, y_label: str, *, share: bool = False) -> Callable[[], Figure]:
+        def draw(train: Columns) -> Figure:
+            return figures.over_steps(train, column, title, y_label, share=share)
+
+        return needs("train", (STEP_COLUMN, column), draw)
 
     def success(_: Columns) -> Figure:
         return figures.success_bars([(s.label, s.successes, s.episodes) for s in summaries])
@@ -143,7 +145,7 @@ def _figures(
         (
             "hit_rate",
             "Memory hit rate",
-            line("hit_rate", "Memory hit rate", "share of retrieval-driven actions"),
+            line("hit_rate", "Memory hit rate", "share of retrieval-driven actions", share=True),
         ),
         ("score_histogram", "Scores", needs("score_histogram", bins, figures.score_histogram)),
         ("sources", "Share of each source", needs("train", (STEP_COLUMN, *shares), figures.source_shares)),

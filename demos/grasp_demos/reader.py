@@ -1,0 +1,95 @@
+"""Read episodes back. A damaged file is named and never hides the good ones beside it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from grasp_demos.episode import DemoError, Episode
+from grasp_demos.storage import parse_episode
+
+EPISODE_NAME = "episode_{:06d}"
+"""Stem of an episode's file, from its index."""
+
+
+def read_episode(path: Path | str) -> Episode:
+    """Read one episode file; raises DemoError naming it and what to do."""
+    path = Path(path)
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise DemoError(f"{path} does not exist.{_beside(path)}") from None
+    except IsADirectoryError:
+        raise DemoError(f"{path} is a folder; name one episode file in it.{_beside(path / 'x')}") from None
+    except OSError as error:
+        raise DemoError(f"{path} cannot be read: {error.strerror}.") from error
+    try:
+        return replace(parse_episode(data), path=path)
+    except DemoError as error:
+        raise DemoError(f"{path} {error}. {_CURE}") from error
+    except (
+        KeyError,
+        TypeError,
+        ValueError,
+        OSError,
+    ) as error:  # The checksum holds, so another program wrote it.
+        raise DemoError(f"{path} is no episode file of this program ({error}). {_CURE}") from error
+
+
+def read_dataset(path: Path | str) -> list[Episode]:
+    """Every episode of a folder in the order of their indices, or the one of a file.
+
+    Failures and incomplete episodes are among them: see `demonstrations`. Raises DemoError naming every
+    damaged file, or when there is no episode at all.
+    """
+    episodes, errors = read_usable(path)
+    if errors:
+        damaged = " ".join(str(error) for error in errors)
+        raise DemoError(f"{len(errors)} of {len(errors) + len(episodes)} episodes cannot be used: {damaged}")
+    return episodes
+
+
+def read_usable(path: Path | str) -> tuple[list[Episode], list[DemoError]]:
+    """The good episodes of a data set, and one error for each damaged one.
+
+    Raises DemoError when there is no episode file at all. A running recording (`.log`) is left out.
+    """
+    path = Path(path)
+    if path.is_file():
+        files = [path]
+    elif path.is_dir():
+        files = sorted(path.glob("episode_*.npz"), key=lambda p: (len(p.name), p.name))
+    else:
+        raise DemoError(f"{path} does not exist.{_beside(path)}")
+    if not files:
+        running = len(list(path.glob("episode_*.log")))
+        hint = f" It has {running} unfinished: recording into it again recovers them." if running else ""
+        raise DemoError(
+            f"{path} holds no episodes (episode_*.npz).{hint} grasp-record out={path} records some."
+        )
+    episodes: list[Episode] = []
+    errors: list[DemoError] = []
+    for file in files:
+        try:
+            episodes.append(read_episode(file))
+        except DemoError as error:
+            errors.append(error)
+    return episodes, errors
+
+
+def demonstrations(episodes: list[Episode]) -> list[Episode]:
+    """Those that may be shown to a learner: complete and successful."""
+    return [episode for episode in episodes if episode.is_demonstration]
+
+
+_CURE = "Restore it from a copy, or delete it: the other episodes do not need it."
+
+
+def _beside(path: Path) -> str:
+    """What lies where the missing file was looked for."""
+    if not path.parent.is_dir():
+        return f" Nor does the folder {path.parent}."
+    names = sorted(p.name for p in path.parent.iterdir() if not p.name.startswith("."))
+    if not names:
+        return f" {path.parent} is empty."
+    return f" {path.parent} holds {', '.join(names[:6])}{' and more' if len(names) > 6 else ''}."

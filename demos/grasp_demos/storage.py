@@ -1,0 +1,231 @@
+"""The bytes of an episode: the step log while it is recorded, the file once it is finished.
+
+Step log: frames of `<u32 length> <u32 CRC-32 of the payload> <payload>`. The first frame is the header (a
+zipped set of arrays: metadata, first state and observation, snapshot), then one frame a step, then an end
+frame. Appending never rewrites what is there, so a killed recorder loses at most the frame it was writing.
+
+Episode file: a NumPy `.npz` that `numpy.load` opens, whose zip comment ends in the CRC-32 of all bytes before
+it, so that any flipped bit and any cut is noticed.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, fields, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from grasp_demos.episode import DemoError, Episode, Metadata, Step
+from grasp_sim.contract import (
+    ACTION_DIM,
+    CONTRACT_VERSION,
+    OBSERVATION_DIM,
+    STATE_WIDTH,
+    ActionScale,
+    pack_state,
+)
+
+STEP_DTYPE = np.dtype(
+    [
+        ("index", "<u4"),
+        ("intended_actions", "<f4", (ACTION_DIM,)),
+        ("requested_actions", "<f4", (ACTION_DIM,)),
+        ("executed_actions", "<f4", (ACTION_DIM,)),
+        ("rewards", "<f4"),
+        ("terminations", "?"),
+        ("truncations", "?"),
+        ("slips", "?"),
+        ("drops", "?"),
+        ("states", "<f8", (STATE_WIDTH,)),
+        ("observations", "<f4", (OBSERVATION_DIM,)),
+    ]
+)
+"""One step of a log; state and observation are those after the step."""
+
+ARRAYS = ("states", "observations", *(n for n in STEP_DTYPE.names or () if n.endswith("actions")), "rewards")
+ARRAYS += ("terminations", "truncations", "slips", "drops")
+
+_COMMENT = b"grasp-episode-1 crc32="
+_FRAME = struct.Struct("<II")
+_SNAPSHOT = "snapshot/"
+_END = b"end:"
+
+
+class Header(NamedTuple):
+    """What is known when an episode begins."""
+
+    metadata: Metadata
+    state: np.ndarray
+    """(STATE_WIDTH,)."""
+    observation: np.ndarray
+    """(O,)."""
+    snapshot: Mapping[str, np.ndarray]
+
+
+class Log(NamedTuple):
+    """What a step log holds up to its last whole frame."""
+
+    header: Header
+    steps: np.ndarray
+    """(T,) of STEP_DTYPE."""
+    ended: dict | None
+    """Final `success`, `complete` and `note`, or None where the recording broke off."""
+
+
+def frame(payload: bytes) -> bytes:
+    """Wrap a payload with its length and checksum."""
+    return _FRAME.pack(len(payload), zlib.crc32(payload)) + payload
+
+
+def header_bytes(header: Header) -> bytes:
+    """Payload of a log's first frame; raises DemoError for a snapshot that is not made of numbers."""
+    arrays = {"states": header.state[None], "observations": header.observation[None]}
+    return _zip_arrays(header.metadata, arrays, header.snapshot)
+
+
+def step_bytes(index: int, step: Step) -> bytes:
+    """Payload of a step's frame; raises DemoError naming an action or observation of the wrong width."""
+    row = np.zeros((), STEP_DTYPE)
+    row["index"] = index
+    for name, value, width in (
+        ("intended_actions", step.intended_action, ACTION_DIM),
+        ("requested_actions", step.requested_action, ACTION_DIM),
+        ("executed_actions", step.executed_action, ACTION_DIM),
+        ("observations", step.observation, OBSERVATION_DIM),
+    ):
+        if np.shape(value) != (width,):  # NumPy would broadcast a scalar without a word.
+            raise DemoError(f"step {index}: {name} have shape {np.shape(value)}; it must be ({width},).")
+        row[name] = value
+    row["states"] = pack_state(step.state)
+    for name in ("reward", "terminated", "truncated", "slip", "drop"):
+        row[_COLUMN[name]] = getattr(step, name)
+    return row.tobytes()
+
+
+_COLUMN = {"reward": "rewards", "terminated": "terminations", "truncated": "truncations"}
+_COLUMN |= {"slip": "slips", "drop": "drops"}
+
+
+def end_bytes(changes: Mapping[str, object]) -> bytes:
+    """Payload of a log's last frame: what the metadata's `success`, `complete` and `note` have become."""
+    return _END + json.dumps(dict(changes)).encode()
+
+
+def parse_log(data: bytes) -> Log | None:
+    """Read a log up to its last whole frame; None where not even the header is whole.
+
+    Raises DemoError where the header is of another contract version, whose steps have another layout.
+    """
+    frames = _frames(data)
+    first = next(frames, None)
+    if first is None:
+        return None
+    metadata, arrays, snapshot = _unzip_arrays(first)
+    if metadata.contract_version != CONTRACT_VERSION:
+        raise DemoError(
+            f"was recorded under contract version {metadata.contract_version}, not {CONTRACT_VERSION}"
+        )
+    steps, ended = [], None
+    for payload in frames:
+        if payload.startswith(_END) and len(payload) != STEP_DTYPE.itemsize:
+            ended = json.loads(payload[len(_END) :])
+            break
+        if len(payload) != STEP_DTYPE.itemsize:
+            break
+        row = np.frombuffer(payload, STEP_DTYPE)[0]
+        if row["index"] != len(steps):
+            break
+        steps.append(row)
+    header = Header(metadata, arrays["states"][0], arrays["observations"][0], snapshot)
+    return Log(header, np.array(steps, STEP_DTYPE), ended)
+
+
+def build_episode(header: Header, steps: np.ndarray, **changes: object) -> Episode:
+    """Put a header and (T,) steps together; `changes` replace fields of the metadata."""
+    first = {"states": header.state, "observations": header.observation}
+    columns = {
+        name: np.concatenate([first[name][None], steps[name]]) if name in first else steps[name].copy()
+        for name in ARRAYS
+    }
+    return Episode(replace(header.metadata, **changes), snapshot=header.snapshot, **columns)  # type: ignore[arg-type]
+
+
+def episode_bytes(episode: Episode) -> bytes:
+    """The content of an episode file."""
+    arrays = {name: getattr(episode, name) for name in ARRAYS}
+    return _zip_arrays(episode.metadata, arrays, episode.snapshot)
+
+
+def parse_episode(data: bytes) -> Episode:
+    """Inverse of `episode_bytes`; raises DemoError saying what is wrong, for the reader to add the file."""
+    metadata, arrays, snapshot = _unzip_arrays(data)
+    missing = [name for name in ARRAYS if name not in arrays]
+    if missing:
+        raise DemoError(f"lacks {', '.join(missing)}; every episode needs {', '.join(ARRAYS)}")
+    columns: dict[str, Any] = {name: arrays[name] for name in ARRAYS}
+    return Episode(metadata, snapshot=snapshot, **columns)
+
+
+def _frames(data: bytes) -> Iterator[bytes]:
+    """Payloads up to the first one that is cut off or does not match its checksum."""
+    cursor = 0
+    while cursor + _FRAME.size <= len(data):
+        length, checksum = _FRAME.unpack_from(data, cursor)
+        payload = data[cursor + _FRAME.size : cursor + _FRAME.size + length]
+        if len(payload) != length or zlib.crc32(payload) != checksum:
+            return
+        yield payload
+        cursor += _FRAME.size + length
+
+
+def _zip_arrays(
+    metadata: Metadata, arrays: Mapping[str, np.ndarray], snapshot: Mapping[str, np.ndarray]
+) -> bytes:
+    named = {"metadata": np.array(json.dumps(asdict(metadata), allow_nan=False)), **arrays}
+    for name, value in snapshot.items():
+        named[_SNAPSHOT + name] = np.asarray(value)
+        if named[_SNAPSHOT + name].dtype.hasobject:
+            raise DemoError(f"snapshot entry '{name}' is no array of numbers and cannot be stored.")
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.comment = _COMMENT + b"0" * 8
+        for name, array in named.items():
+            member = io.BytesIO()
+            np.lib.format.write_array(member, array, allow_pickle=False)
+            # A fixed date: the same episode gives the same bytes.
+            archive.writestr(zipfile.ZipInfo(f"{name}.npy"), member.getvalue(), zipfile.ZIP_DEFLATED)
+    content = buffer.getvalue()[:-8]
+    return content + f"{zlib.crc32(content):08x}".encode()
+
+
+def _unzip_arrays(data: bytes) -> tuple[Metadata, dict[str, np.ndarray], dict[str, np.ndarray]]:
+    content, checksum = data[:-8], data[-8:]
+    if not content.endswith(_COMMENT):
+        reason = "is empty" if not data else "is cut off, or is no episode file"
+        raise DemoError(f"{reason} ({len(data)} bytes)")
+    if f"{zlib.crc32(content):08x}".encode() != checksum:
+        raise DemoError("is damaged: its checksum does not match its content")
+    with np.load(io.BytesIO(data), allow_pickle=False) as archive:
+        arrays = {name: archive[name] for name in archive.files}
+    if "metadata" not in arrays:
+        raise DemoError("lacks metadata; every episode needs task, control mode, action scale and kind")
+    metadata = _parse_metadata(json.loads(str(arrays.pop("metadata"))))
+    snapshot = {n.removeprefix(_SNAPSHOT): arrays.pop(n) for n in list(arrays) if n.startswith(_SNAPSHOT)}
+    return metadata, arrays, snapshot
+
+
+def _parse_metadata(values: dict) -> Metadata:
+    known = {f.name for f in fields(Metadata)}
+    missing = [
+        n for n in ("task", "control_mode", "action_scale", "kind", "contract_version") if n not in values
+    ]
+    if missing:
+        raise DemoError(f"lacks metadata {', '.join(missing)}, without which its actions have no meaning")
+    values["action_scale"] = ActionScale(**values["action_scale"])
+    return Metadata(**{name: value for name, value in values.items() if name in known})

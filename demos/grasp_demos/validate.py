@@ -1,0 +1,182 @@
+"""Check episodes before anything learns from them. Nothing is repaired: a defect is named and refused.
+
+Shapes: T steps, O observation dimension, A action dimension.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
+from typing import NamedTuple
+
+import numpy as np
+
+from grasp_demos.episode import KINDS, DemoError, Episode
+from grasp_demos.storage import ARRAYS
+from grasp_sim.contract import (
+    ACTION_DIM,
+    ACTION_NAMES,
+    CONTRACT_VERSION,
+    OBSERVATION_DIM,
+    OBSERVATION_NAMES,
+    STATE_WIDTH,
+    GraspState,
+    encode,
+    unpack_state,
+)
+
+
+class Defect(NamedTuple):
+    """One thing wrong with an episode."""
+
+    episode: str
+    """The episode's file, or its index where it has none."""
+    step: int | None
+    """The first step at fault, counted from 0; None where the whole episode is."""
+    dimension: str | None
+    """Name of the column, such as `delta_x`."""
+    problem: str
+
+    def __str__(self) -> str:
+        """One line for a person."""
+        where = "" if self.step is None else f", step {self.step}"
+        return (
+            f"{self.episode}{where}{'' if self.dimension is None else f', {self.dimension}'}: {self.problem}"
+        )
+
+
+def state_names() -> tuple[str, ...]:
+    """Names of the columns of `pack_state`, such as `joint_positions[2]`."""
+    probe = unpack_state(np.arange(STATE_WIDTH))
+    names = [""] * STATE_WIDTH
+    for field in fields(GraspState):
+        columns = np.atleast_1d(getattr(probe, field.name)).astype(int)
+        for position, column in enumerate(columns):
+            names[column] = field.name if len(columns) == 1 else f"{field.name}[{position}]"
+    return tuple(names)
+
+
+def validate(episode: Episode) -> list[Defect]:
+    """Everything wrong with an episode; empty when a learner may use it.
+
+    Of each kind of defect and each dimension the first step is named, with how many steps share it.
+    """
+    shapes = list(_check_shapes(episode))
+    defects = list(_check_metadata(episode)) + shapes
+    if not shapes:  # The rest could not be computed on other shapes.
+        defects += [*_check_finite(episode), *_check_actions(episode), *_check_times(episode)]
+        defects += [*_check_ends(episode), *_check_observations(episode)]
+    return defects
+
+
+def require_valid(episodes: Sequence[Episode]) -> None:
+    """Raise DemoError naming the defects, the first five in full, if any episode has one."""
+    defects = [defect for episode in episodes for defect in validate(episode)]
+    if defects:
+        shown = "; ".join(str(defect) for defect in defects[:5])
+        more = f"; and {len(defects) - 5} more" if len(defects) > 5 else ""
+        raise DemoError(f"these demonstrations cannot be used: {shown}{more}. Mend or delete those episodes.")
+
+
+def _check_metadata(episode: Episode) -> Iterator[Defect]:
+    metadata = episode.metadata
+
+    def defect(name: str, problem: str) -> Defect:
+        return Defect(str(episode), None, name, problem)
+
+    if metadata.contract_version != CONTRACT_VERSION:
+        held = metadata.contract_version
+        yield defect("contract_version", f"is {held}; this program has {CONTRACT_VERSION}: record it again")
+    if metadata.kind not in KINDS:
+        yield defect("kind", f"is '{metadata.kind}'; it must be one of {', '.join(KINDS)}")
+    for name in ("task", "control_mode"):
+        if not getattr(metadata, name):
+            yield defect(name, "is empty")
+    if not metadata.rate_hz > 0.0:
+        yield defect("rate_hz", f"is {metadata.rate_hz}; it must be positive")
+    if metadata.success and not metadata.complete:
+        yield defect("success", "is set although the recording broke off")
+
+
+def _check_shapes(episode: Episode) -> Iterator[Defect]:
+    steps = len(episode.executed_actions)
+    if steps == 0:
+        yield Defect(str(episode), None, None, "has no steps")
+        return
+    shapes: dict[str, tuple[int, ...]] = dict.fromkeys(ARRAYS, (steps,))
+    shapes |= {"states": (steps + 1, STATE_WIDTH), "observations": (steps + 1, OBSERVATION_DIM)}
+    shapes |= {name: (steps, ACTION_DIM) for name in ARRAYS if name.endswith("actions")}
+    for name, shape in shapes.items():
+        held = np.shape(getattr(episode, name))
+        if held != shape:
+            yield Defect(str(episode), None, name, f"has shape {held}; it must be {shape}")
+
+
+def _check_finite(episode: Episode) -> Iterator[Defect]:
+    named = {name: ACTION_NAMES for name in ARRAYS if name.endswith("actions")}
+    named |= {"states": state_names(), "observations": OBSERVATION_NAMES, "rewards": ("reward",)}
+    for name, columns in named.items():
+        values = np.asarray(getattr(episode, name), np.float64)
+        bad = ~np.isfinite(values.reshape(len(values), -1))
+        yield from _by_column(episode, name, columns, bad, values, "is not finite")
+
+
+def _check_actions(episode: Episode) -> Iterator[Defect]:
+    for name in ("intended_actions", "executed_actions"):
+        values = getattr(episode, name)
+        bad = np.abs(values) > 1.0  # False for NaN, which has been named.
+        yield from _by_column(episode, name, ACTION_NAMES, bad, values, "lies outside [-1, 1]")
+    sent = np.clip(episode.requested_actions, -1.0, 1.0)
+    bad = np.isfinite(sent) & (episode.executed_actions != sent)
+    problem = "is not the requested action clipped to [-1, 1]"
+    yield from _by_column(episode, "executed_actions", ACTION_NAMES, bad, episode.executed_actions, problem)
+
+
+def _check_times(episode: Episode) -> Iterator[Defect]:
+    names = state_names()
+    for name in ("time", "joint_time", "gripper_time", "object_time"):
+        stamps = episode.states[:, names.index(name)]
+        change = np.diff(stamps)
+        # A source may repeat its last measurement; the assembled state is always a later one.
+        late = np.flatnonzero(change <= 0.0 if name == "time" else change < 0.0)
+        if len(late):
+            first = int(late[0])
+            problem = f"goes from {stamps[first]:.6f} s to {stamps[first + 1]:.6f} s{_count(len(late))}"
+            yield Defect(str(episode), first, name, f"{problem}; stamps must increase")
+
+
+def _check_ends(episode: Episode) -> Iterator[Defect]:
+    ends = episode.terminations | episode.truncations
+    early = np.flatnonzero(ends[:-1])
+    if len(early):
+        last = len(ends) - 1
+        yield Defect(str(episode), int(early[0]), None, f"ends the episode, but steps follow until {last}")
+
+
+def _check_observations(episode: Episode) -> Iterator[Defect]:
+    for step, (row, observation) in enumerate(zip(episode.states, episode.observations, strict=True)):
+        if not np.isfinite(row).all() or not np.isfinite(observation).all():
+            continue  # Named already.
+        expected = encode(unpack_state(row))
+        if not np.array_equal(expected, observation):
+            column = int(np.flatnonzero(expected != observation)[0])
+            held, encoded = observation[column], expected[column]
+            problem = f"the observation holds {held:.6g}, but its state encodes to {encoded:.6g}"
+            yield Defect(str(episode), step, OBSERVATION_NAMES[column], problem)
+            return
+
+
+def _by_column(
+    episode: Episode, name: str, columns: Sequence[str], bad: np.ndarray, values: np.ndarray, problem: str
+) -> Iterator[Defect]:
+    """One defect for each column of `bad` (steps, columns) that has one, with the first value at fault."""
+    values = values.reshape(bad.shape)
+    for column in map(int, np.flatnonzero(bad.any(axis=0))):
+        steps = np.flatnonzero(bad[:, column])
+        value = values[steps[0], column]
+        text = f"{name} holds {value:.6g}, which {problem}{_count(len(steps))}"
+        yield Defect(str(episode), int(steps[0]), columns[column], text)
+
+
+def _count(steps: int) -> str:
+    return f" ({steps} steps)" if steps > 1 else ""

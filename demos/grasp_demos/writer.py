@@ -1,0 +1,228 @@
+"""Write a data set of episodes so that being killed costs at most the step being written.
+
+A data set is a folder. A running episode is an append-only `episode_000003.log`; when it ends, its
+`episode_000003.npz` is written beside it (temporary file, fsync, rename) and the log is removed. Opening the
+folder again finishes what a killed recorder left: a log with its end frame becomes the episode it was, one
+without becomes an episode of its whole steps marked incomplete.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+
+import numpy as np
+
+from grasp_demos.episode import DemoError, Episode, Metadata, Step
+from grasp_demos.reader import EPISODE_NAME, read_episode
+from grasp_demos.storage import (
+    STEP_DTYPE,
+    Header,
+    build_episode,
+    end_bytes,
+    episode_bytes,
+    frame,
+    header_bytes,
+    parse_log,
+    step_bytes,
+)
+from grasp_sim.contract import GraspState, pack_state
+
+_INDEXED = re.compile(r"episode_(\d{6,})\.")
+_SAME = ("contract_version", "task", "control_mode", "action_scale", "rate_hz")
+"""What all episodes of one data set share, since their actions would mean different things otherwise."""
+
+
+class DatasetWriter:
+    """The one writer of a data set; a context manager.
+
+        with DatasetWriter(Path("runs/demos")) as writer:
+            recording = writer.begin(metadata, state, observation, env.snapshot())
+            recording.append(step)
+            episode = recording.finish(success=True)
+
+    Leaving the block with an episode unfinished stores it as incomplete.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Open or create the folder, and recover what a killed recorder left in it.
+
+        Raises DemoError when `path` is a file or another recorder has the folder open.
+        """
+        self.path = Path(path)
+        if self.path.exists() and not self.path.is_dir():
+            raise DemoError(f"{self.path} is a file; a data set is a folder: choose another name.")
+        self.path.mkdir(parents=True, exist_ok=True)
+        self._lock = open(self.path / ".lock", "w")  # noqa: SIM115  (released by the system if we are killed)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self._lock.close()
+            raise DemoError(
+                f"{self.path} is open in another recorder: stop that one or choose another folder."
+            ) from None
+        self.warnings: list[str] = []
+        """One line for everything that was recovered or set aside at opening."""
+        self._recording: Recording | None = None
+        self._common: Metadata | None = None
+        self._recover()
+
+    @property
+    def next_index(self) -> int:
+        """One more than the largest index in any file's name, so that no name is used twice."""
+        found = [int(m.group(1)) for p in self.path.iterdir() if (m := _INDEXED.match(p.name))]
+        return max(found, default=-1) + 1
+
+    def begin(
+        self, metadata: Metadata, state: GraspState, observation: np.ndarray, snapshot: dict[str, np.ndarray]
+    ) -> Recording:
+        """Start an episode at its first state and observation (O,); its index is set here.
+
+        Raises DemoError when one is running, or when the data set holds episodes of another task, control
+        mode, action scale, rate or contract version.
+        """
+        if self._recording is not None and self._recording.running:
+            raise DemoError(f"{self.path}: finish the running episode before beginning another.")
+        self._check_same(metadata)
+        index = self.next_index
+        metadata = replace(metadata, index=index, success=False, complete=False)
+        header = Header(metadata, pack_state(state), np.asarray(observation, np.float32), snapshot)
+        self._recording = Recording(self.path / f"{EPISODE_NAME.format(index)}.log", header)
+        return self._recording
+
+    def close(self) -> None:
+        """Store a running episode as incomplete and let the folder go."""
+        if self._recording is not None and self._recording.running:
+            self._recording.finish(success=False, complete=False, note="the recorder was stopped")
+        self._lock.close()
+
+    def __enter__(self) -> DatasetWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _check_same(self, metadata: Metadata) -> None:
+        if self._common is None:
+            for path in sorted(self.path.glob("episode_*.npz")):
+                try:
+                    self._common = read_episode(path).metadata
+                    break
+                except DemoError as error:  # Reading reports it; it must not stop a recording.
+                    self.warnings.append(str(error))
+        self._common = self._common or metadata
+        for name in _SAME:
+            held, asked = getattr(self._common, name), getattr(metadata, name)
+            if held != asked:
+                raise DemoError(
+                    f"{self.path} holds episodes with {name} {held}, not {asked}: choose another folder."
+                )
+
+    def _recover(self) -> None:
+        for leftover in self.path.glob("episode_*.tmp"):
+            leftover.unlink()  # Its log is still there.
+        for log in sorted(self.path.glob("episode_*.log")):
+            finished = log.with_suffix(".npz")
+            if finished.exists() and _is_whole(finished):
+                log.unlink()  # Killed between the rename and this.
+                continue
+            try:
+                content = parse_log(log.read_bytes())
+            except DemoError as error:
+                aside = log.with_suffix(".log.unreadable")
+                log.rename(aside)
+                self.warnings.append(f"{log} {error}: set aside as {aside.name}.")
+                continue
+            if content is None or (len(content.steps) == 0 and content.ended is None):
+                log.unlink()
+                self.warnings.append(f"{log} was killed before its first whole step: nothing to keep.")
+                continue
+            changes = content.ended or {"note": "the recorder was killed"}
+            complete = changes.pop("complete", False)
+            episode = build_episode(content.header, content.steps, complete=complete, **changes)
+            write_episode(finished, episode)
+            log.unlink()
+            state = "complete" if complete else f"incomplete, with its {len(episode)} whole steps"
+            self.warnings.append(f"{finished} was recovered ({state}) from a recorder that was killed.")
+
+
+class Recording:
+    """One running episode."""
+
+    def __init__(self, log: Path, header: Header) -> None:
+        self._path = log
+        self._header = header
+        self._steps: list[np.ndarray] = []
+        payload = header_bytes(header)
+        self._file = open(log, "xb")  # noqa: SIM115  (closed by finish or discard)
+        self._write(payload)
+
+    @property
+    def running(self) -> bool:
+        """Whether steps can be appended."""
+        return not self._file.closed
+
+    def append(self, step: Step) -> None:
+        """Append one step; once this returns, killing the process does not lose it.
+
+        Raises DemoError naming an array of the wrong width, leaving the recording as it was.
+        """
+        payload = step_bytes(len(self._steps), step)
+        self._write(payload)
+        self._steps.append(np.frombuffer(payload, STEP_DTYPE)[0])
+
+    def finish(self, *, success: bool, complete: bool = True, note: str = "") -> Episode:
+        """End the episode, write its file and return it.
+
+        Args:
+            success: by the simulator's state or the operator's word.
+            complete: False when it broke off.
+            note: the operator's remark; kept from the metadata where empty.
+        """
+        changes = {"success": success, "complete": complete, "note": note or self._header.metadata.note}
+        self._write(end_bytes(changes))
+        self._file.close()
+        episode = build_episode(self._header, np.array(self._steps, STEP_DTYPE), **changes)
+        episode = write_episode(self._path.with_suffix(".npz"), episode)
+        self._path.unlink()
+        return episode
+
+    def discard(self) -> None:
+        """Throw the episode away, as an operator does with a failed try."""
+        self._file.close()
+        self._path.unlink()
+
+    def _write(self, payload: bytes) -> None:
+        # Flushed to the system, not to the disk: it survives the process, which is what gets killed.
+        self._file.write(frame(payload))
+        self._file.flush()
+
+
+def write_episode(path: Path, episode: Episode) -> Episode:
+    """Write an episode file so that `path` is always absent or whole; returns it with its `path` set."""
+    temporary = path.with_name(path.name + ".tmp")
+    with open(temporary, "wb") as file:
+        file.write(episode_bytes(episode))
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)  # The rename itself.
+    finally:
+        os.close(folder)
+    return replace(episode, path=path)
+
+
+def _is_whole(path: Path) -> bool:
+    try:
+        read_episode(path)
+    except DemoError:
+        return False
+    return True

@@ -50,10 +50,11 @@ clean:  ## Remove .venv, caches and built files; training runs stay
 $(STAMP): pyproject.toml requirements.lock
 	@python="$$($(find_python))"; "$$python" -c "$$REQUIRE_COMPILER"; \
 	if ! $(VENV_PYTHON) -c $(is_311) 2>/dev/null; then "$$python" -m venv --clear .venv; fi
-	$(PIP) install --quiet --constraint requirements.lock -e '.[dev]'
+	@echo "Installing the packages of requirements.lock into .venv; this takes a few minutes."
+	$(PIP) install -qq --constraint requirements.lock -e '.[dev]'
 	@# robosuite asks for opencv-python, which shares the folder cv2 with the headless build and needs a
 	@# libGL.so.1 that servers lack. The one installed last wins.
-	$(PIP) install --quiet --constraint requirements.lock --force-reinstall --no-deps opencv-python-headless
+	$(PIP) install -qq --constraint requirements.lock --force-reinstall --no-deps opencv-python-headless
 	@echo "$(CURDIR)" > $(STAMP)
 
 is_311 := 'import sys, venv, ensurepip; sys.exit(sys.version_info[:2] != (3, 11))'

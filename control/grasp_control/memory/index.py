@@ -1,8 +1,9 @@
 """Nearest neighbours of the policy's situation (E5), with FAISS.
 
 Few rows are searched exactly. More are searched by an inverted file with 8-bit scalar quantisation (IVF +
-SQ8), retrained when the index has outgrown its lists. The inverted file's own `add_with_ids` is used:
-wrapping it in an `IndexIDMap2` corrupts ids on removal.
+SQ8), retrained when the index has outgrown its lists; its candidates are ranked anew by their exact vectors,
+so distances mean the same in both cases. The inverted file's own `add_with_ids` is used: wrapping it in an
+`IndexIDMap2` corrupts ids on removal.
 
 One writer, and no reader while it writes: FAISS guarantees nothing else.
 
@@ -24,6 +25,8 @@ _GROWTH = 4
 _ROWS_PER_LIST = 39
 """What FAISS asks for at least when it trains the coarse quantiser."""
 _LEAST_LISTS = 4
+_CANDIDATES = 4
+"""Candidates per neighbour asked for, ranked anew by their exact vectors."""
 _QUERIES_PER_DEADLINE = 64
 
 
@@ -44,7 +47,7 @@ class VectorIndex:
 
         Args:
             dim: D.
-            vectors_of: gives the exact (B, D) vectors of (B,) indexed ids, for training anew.
+            vectors_of: gives the exact (B, D) vectors of (B,) indexed ids, for ranking and training anew.
             exact_below: rows under which search is exact.
             deadline_ms: queries taking longer are reported late.
             threads: OpenMP threads of FAISS, process-wide.
@@ -180,7 +183,14 @@ class VectorIndex:
             squared, positions = faiss.knn(queries, self._vectors[: self._count], k)
             return squared, np.where(positions >= 0, self._ids[positions], -1)
         assert self._searcher is not None
-        return self._searcher.search(queries, k)
+        ids = self._searcher.search(queries, min(_CANDIDATES * k, self._count))[1]
+        missing = ids < 0
+        candidates = self._vectors_of(np.where(missing, self._ids[0], ids).reshape(-1))
+        offsets = candidates.reshape(*ids.shape, self.dim) - queries[:, None]
+        squared = np.einsum("qcd,qcd->qc", offsets, offsets)
+        squared[missing] = np.inf
+        nearest = np.argsort(squared, axis=1)[:, :k]
+        return np.take_along_axis(squared, nearest, axis=1), np.take_along_axis(ids, nearest, axis=1)
 
     def _reserve(self, count: int) -> None:
         if count <= len(self._ids):
@@ -204,6 +214,8 @@ class VectorIndex:
         )
         ivf.nprobe = min(_NPROBE, lists)
         ivf.cp.niter = 10
+        # Room around the range seen in training: later episodes may lie outside and would be clipped.
+        ivf.sq.rangestat_arg = 0.5
         # Evenly spaced rows stand for all: k-means over every row would take minutes at two million.
         stride = max(1, self._count // (_ROWS_PER_LIST * lists))
         ivf.train(np.ascontiguousarray(vectors[::stride]))

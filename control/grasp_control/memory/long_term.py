@@ -144,7 +144,7 @@ class LongTermMemory:
         self.scorer.observe(embeddings)
         td_terms = np.full(steps, self.scorer.largest_td_term, np.float32)
         scores = td_terms + self.scorer.novelty_terms(embeddings)
-        columns = {
+        labels = {
             "episode": self.counters.episodes,
             "step": np.arange(steps),
             "source": sources,
@@ -155,10 +155,10 @@ class LongTermMemory:
             "score": scores,
             "version": version,
         }
-        for name, values in columns.items():
-            store.columns[name][slots] = values
+        for name, values in labels.items():
+            store.labels[name][slots] = values
         store.tree.update(slots, self._priorities(scores, sources))
-        self._index_rows(self.space, store.ids[slots], sources, embeddings)
+        self._index_rows(self.space, store.labels["id"][slots], sources, embeddings)
 
         driven = int(np.count_nonzero(trajectory.gated))
         self.counters.retrieval_driven += driven
@@ -233,10 +233,10 @@ class LongTermMemory:
             return 0
         td_terms = self.scorer.td_terms(td_errors)
         scores = td_terms + self.scorer.novelty_terms(self.store.embeddings, slots)
-        columns = self.store.columns
-        columns["td_term"][slots] = td_terms
-        columns["score"][slots] = scores
-        self.store.tree.update(slots, self._priorities(scores, columns["source"][slots]))
+        labels = self.store.labels
+        labels["td_term"][slots] = td_terms
+        labels["score"][slots] = scores
+        self.store.tree.update(slots, self._priorities(scores, labels["source"][slots]))
         return len(slots)
 
     def retrieve(self, windows: np.ndarray, k: int) -> Retrieved:
@@ -260,16 +260,16 @@ class LongTermMemory:
             slots = live[start : start + _ENCODE_ROWS]
             embeddings[slots] = encoder.encode(store.rows[slots, store.window])[0]
         shadow = self._empty_space(encoder, embeddings)
-        ordered = live[np.argsort(store.ids[live])]
-        sources = store.columns["source"][ordered]
-        self._index_rows(shadow, store.ids[ordered], sources, embeddings[ordered])
+        ordered = live[np.argsort(store.labels["id"][live])]
+        sources = store.labels["source"][ordered]
+        self._index_rows(shadow, store.labels["id"][ordered], sources, embeddings[ordered])
 
         self.space, store.embeddings = shadow, embeddings
         self.scorer.recentre(embeddings[live])
-        scores = store.columns["td_term"][live] + self.scorer.novelty_terms(embeddings, live)
-        store.columns["score"][live] = scores
-        store.columns["version"][live] = encoder.version
-        store.tree.assign(live, self._priorities(scores, store.columns["source"][live]))
+        scores = store.labels["td_term"][live] + self.scorer.novelty_terms(embeddings, live)
+        store.labels["score"][live] = scores
+        store.labels["version"][live] = encoder.version
+        store.tree.assign(live, self._priorities(scores, store.labels["source"][live]))
 
     def purge(self, ids: np.ndarray) -> int:
         """Throw rows away, for instance outliers (E13). Returns how many of `ids` were still held."""
@@ -284,10 +284,10 @@ class LongTermMemory:
         size = len(self)
         counts = {source.name.lower(): len(self.store.group(source)) for source in Source}
         live = self.store.live_slots()
-        columns = self.store.columns
+        labels = self.store.labels
         flags = {
-            "slip_flagged_share": columns["slip"][live],
-            "successful_episode_share": columns["success"][live],
+            "slip_flagged_share": labels["slip"][live],
+            "successful_episode_share": labels["success"][live],
         }
         return {
             "size": size,
@@ -298,7 +298,7 @@ class LongTermMemory:
 
     def score_histogram(self, bins: int = 20) -> tuple[np.ndarray, np.ndarray]:
         """Counts (bins,) and edges (bins + 1,) of the scores held."""
-        return np.histogram(self.store.columns["score"][self.store.live_slots()], bins)
+        return np.histogram(self.store.labels["score"][self.store.live_slots()], bins)
 
     def hit_rate(self) -> float:
         """Share of retrieval-driven actions whose episode succeeded; NaN before the first."""
@@ -355,8 +355,9 @@ class LongTermMemory:
     def _batch(self, slots: np.ndarray, weights: np.ndarray) -> MemoryBatch:
         store = self.store
         packed = np.take(store.rows, slots, axis=0)
+        labels = np.take(store.labels, slots)
         return MemoryBatch(
-            ids=store.ids[slots],
+            ids=labels["id"],
             windows=packed[:, store.window],
             actions=packed[:, store.action],
             intended_actions=packed[:, store.intended_action],
@@ -364,8 +365,8 @@ class LongTermMemory:
             discounts=packed[:, store.discount],
             bootstrap_windows=packed[:, store.bootstrap_window],
             returns_to_go=packed[:, store.return_to_go],
-            successes=store.columns["success"][slots],
-            sources=store.columns["source"][slots],
+            successes=labels["success"],
+            sources=labels["source"],
             weights=weights,
         )
 
@@ -387,7 +388,7 @@ class LongTermMemory:
         if late.any():
             pool = np.concatenate([store.group(source) for source in sources])
             slots = _uniform(pool, int(late.sum()) * k, self.rng).reshape(-1, k)
-            ids[late] = store.ids[slots]
+            ids[late] = store.labels["id"][slots]
             distances[late] = np.linalg.norm(store.embeddings[slots] - embedded[late, None], axis=-1)
         slots = store.slots_of(ids)
         valid = slots >= 0
@@ -428,9 +429,9 @@ class LongTermMemory:
         config, store = self.config, self.store
         live = store.live_slots()
         survive, self.eviction_threshold = surviving_rows(
-            store.columns["score"][live],
-            store.columns["source"][live],
-            store.ids[live],
+            store.labels["score"][live],
+            store.labels["source"][live],
+            store.labels["id"][live],
             int(config.keep_share * config.capacity),
             int(config.demo_quota * config.capacity),
             int(config.slip_quota * config.capacity),
@@ -445,7 +446,9 @@ class LongTermMemory:
             )
 
     def _discard(self, slots: np.ndarray) -> None:
-        ids = self.store.ids[slots]
+        if not len(slots):
+            return
+        ids = self.store.labels["id"][slots]
         self.space.successes.remove(ids)
         self.space.slips.remove(ids)
         self.store.release(slots)

@@ -18,6 +18,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from grasp_control.memory.encoder import WindowEncoder
+from grasp_control.memory.store import LABELS
 from grasp_sim.errors import UserError
 
 if TYPE_CHECKING:
@@ -56,11 +57,11 @@ def load(memory: LongTermMemory, path: Path) -> None:
                 "load it with the settings it was saved with."
             )
     store, scorer = memory.store, memory.scorer
-    slots = store.restore(tensors["ids"], state["generation"], tensors["free"])
+    labels = tensors["labels"].view(LABELS)[:, 0]
+    slots = store.restore(labels["id"], state["generation"], tensors["free"])
     store.rows[slots] = tensors["rows"]
     store.embeddings[slots] = tensors["embeddings"]
-    for name, column in store.columns.items():
-        column[slots] = tensors[f"column.{name}"]
+    store.labels[slots] = labels
     store.tree.assign(slots, tensors["priorities"])
     store.regroup()
     for name, value in state["scorer"].items():
@@ -91,12 +92,11 @@ def _tensors(memory: LongTermMemory) -> dict[str, np.ndarray]:
     # A memory that never released a row is full up to its length: slices instead of copies.
     held: Any = slice(0, len(live)) if len(live) and live[-1] == len(live) - 1 else live
     return {
-        "ids": store.ids[held],
         "free": store.remaining_free(),
         "rows": store.rows[held],
         "embeddings": store.embeddings[held],
         "priorities": store.tree[live],
-        **{f"column.{name}": values[held] for name, values in store.columns.items()},
+        "labels": store.labels[held].view(np.uint8).reshape(len(live), LABELS.itemsize),
         "scorer.mean": memory.scorer.mean,
         "encoder.projection": encoder.projection,
         "encoder.mean": encoder.mean,

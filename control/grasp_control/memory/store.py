@@ -46,19 +46,42 @@ def _rebuild(tree: np.ndarray) -> None:
 @njit(cache=True)
 def _find(tree: np.ndarray, targets: np.ndarray) -> np.ndarray:
     # Level by level for the whole batch: the loads of one level are independent of each other, so the
-    # processor overlaps their cache misses.
+    # processor overlaps their cache misses; without branches, as half of them would be mispredicted.
+    leaves = tree.size // 2
     nodes = np.ones(targets.size, np.int64)
     width = 1
-    while width < tree.size // 2:
+    while width < leaves:
         for i in range(nodes.size):
             left = 2 * nodes[i]
             mass = tree[left]
-            # Rounding can leave a target beyond the last mass: never step into a subtree without any.
-            right = (targets[i] >= mass) & (tree[left + 1] > 0.0)
-            nodes[i] = left + right
-            targets[i] -= mass * right
+            target = targets[i]
+            right = target >= mass
+            nodes[i] = left + np.int64(right)
+            targets[i] = target - mass if right else target
         width *= 2
-    return nodes - tree.size // 2
+    for i in range(nodes.size):
+        # Rounding can push a target past the last mass below a node: the leaf with mass before it is meant.
+        while tree[nodes[i]] == 0.0:
+            nodes[i] -= 1
+    return nodes - leaves
+
+
+LABELS = np.dtype(
+    [
+        ("id", np.int64),  # -1 where the slot is free
+        ("episode", np.int64),
+        ("step", np.int32),
+        ("version", np.int32),  # of the encoder that made the embedding
+        ("td_term", np.float32),
+        ("score", np.float32),
+        ("source", np.int8),
+        ("success", np.bool_),  # of the row's episode
+        ("slip", np.bool_),  # during this very step
+        ("gated", np.bool_),
+    ],
+    align=True,
+)
+"""What is known about a row besides its values: one record, so one cache line."""
 
 
 class SumTree:
@@ -66,7 +89,8 @@ class SumTree:
 
     def __init__(self, capacity: int) -> None:
         leaves = 1 << max(capacity - 1, 1).bit_length()
-        self._tree = np.zeros(2 * leaves)
+        self._tree = np.empty(2 * leaves)  # Unlike `zeros`, this gets huge pages: far fewer TLB misses.
+        self._tree[:] = 0.0
         self._leaves = leaves
 
     @property
@@ -109,19 +133,9 @@ class RowStore:
         self.n_step_reward, self.discount, self.return_to_go = range(2 * w + 2 * a, 2 * w + 2 * a + 3)
         self.rows = np.empty((capacity, 2 * w + 2 * a + 3), np.float32)
         self.embeddings = np.empty((capacity, embedding_dim), np.float32)
-        self.ids = np.full(capacity, -1, np.int64)
-        """-1 where the slot is free."""
-        self.columns: dict[str, np.ndarray] = {
-            "episode": np.empty(capacity, np.int64),
-            "step": np.empty(capacity, np.int32),
-            "source": np.empty(capacity, np.int8),
-            "success": np.empty(capacity, np.bool_),
-            "slip": np.empty(capacity, np.bool_),
-            "gated": np.empty(capacity, np.bool_),
-            "td_term": np.empty(capacity, np.float32),
-            "score": np.empty(capacity, np.float32),
-            "version": np.empty(capacity, np.int32),
-        }
+        self.labels = np.empty(capacity, LABELS)
+        """(N,) records of `LABELS`."""
+        self.labels["id"] = -1
         self.tree = SumTree(capacity)
         self.generation = 0
         self._free = np.arange(capacity)
@@ -139,8 +153,7 @@ class RowStore:
     @property
     def row_bytes(self) -> int:
         """Bytes one row takes: values, labels, embedding, priority (two tree nodes) and group entry."""
-        labels = sum(column.itemsize for column in self.columns.values())
-        return self.rows[:0].itemsize * (self.rows.shape[1] + self.embeddings.shape[1]) + labels + 3 * 8 + 16
+        return 4 * (self.rows.shape[1] + self.embeddings.shape[1]) + LABELS.itemsize + 2 * 8 + 8
 
     def group(self, source: Source) -> np.ndarray:
         """Slots of the rows of `source`, in the order of their ids."""
@@ -148,7 +161,7 @@ class RowStore:
 
     def live_slots(self) -> np.ndarray:
         """Taken slots in ascending order."""
-        return np.flatnonzero(self.ids >= 0)
+        return np.flatnonzero(self.labels["id"] >= 0)
 
     def take(self, count: int, sources: np.ndarray) -> np.ndarray:
         """Reserve `count` slots for rows of `sources` (count,) and give them ids; returns the slots."""
@@ -156,22 +169,22 @@ class RowStore:
         if len(slots) < count:
             raise ValueError(f"{count} slots asked of a store with {self.free_count} free ones.")
         self._cursor += count
-        self.ids[slots] = self.generation * self.capacity + slots
-        self.columns["source"][slots] = sources
+        self.labels["id"][slots] = self.generation * self.capacity + slots
+        self.labels["source"][slots] = sources
         for source in np.unique(sources):
             self._groups[source].extend(slots[sources == source])
         return slots
 
     def release(self, slots: np.ndarray) -> None:
         """Free `slots`; their ids become stale."""
-        self.ids[slots] = -1
+        self.labels["id"][slots] = -1
         self.tree.update(slots, np.zeros(len(slots)))
         self._restart()
 
     def slots_of(self, ids: np.ndarray) -> np.ndarray:
         """Slots of `ids`; -1 where the id is stale, was never given or is -1."""
         slots = ids % self.capacity
-        return np.where((ids >= 0) & (self.ids[slots] == ids), slots, -1)
+        return np.where((ids >= 0) & (self.labels["id"][slots] == ids), slots, -1)
 
     def restore(self, ids: np.ndarray, generation: int, free: np.ndarray) -> np.ndarray:
         """Take over saved ids, their slots and the order of free slots; returns the slots of `ids`.
@@ -179,8 +192,8 @@ class RowStore:
         Rows, labels and priorities of those slots are the caller's to fill, labels before `regroup`.
         """
         slots = ids % self.capacity
-        self.ids[:] = -1
-        self.ids[slots] = ids
+        self.labels["id"][:] = -1
+        self.labels["id"][slots] = ids
         self.generation, self._free, self._cursor = generation, free, 0
         return slots
 
@@ -191,14 +204,14 @@ class RowStore:
     def regroup(self) -> None:
         """Form the groups from the labels."""
         live = self.live_slots()
-        live = live[np.argsort(self.ids[live])]
+        live = live[np.argsort(self.labels["id"][live])]
         for source, group in zip(Source, self._groups, strict=True):
-            group.replace(live[self.columns["source"][live] == source])
+            group.replace(live[self.labels["source"][live] == source])
 
     def _restart(self) -> None:
         for group in self._groups:
-            group.replace(group.slots[self.ids[group.slots] >= 0])
-        self._free = np.flatnonzero(self.ids < 0)
+            group.replace(group.slots[self.labels["id"][group.slots] >= 0])
+        self._free = np.flatnonzero(self.labels["id"] < 0)
         self._cursor = 0
         self.generation += 1
 

@@ -1,0 +1,62 @@
+"""n-step targets against numbers worked out by hand."""
+
+import numpy as np
+import pytest
+
+from grasp_control.memory.targets import label_sources, n_step_targets, returns_to_go
+from grasp_control.types import Source, Trajectory
+
+REWARDS = np.array([1.0, 2.0, 4.0, 8.0])
+
+
+def test_n_step_at_a_termination():
+    sums, discounts, ends = n_step_targets(REWARDS, True, 2, 0.5)
+    np.testing.assert_allclose(sums, [1 + 1, 2 + 2, 4 + 4, 8])
+    # Steps 2 and 3 reach the terminal state: no bootstrap.
+    np.testing.assert_allclose(discounts, [0.25, 0.25, 0.0, 0.0])
+    np.testing.assert_array_equal(ends, [2, 3, 4, 4])
+
+
+def test_n_step_at_a_time_out_bootstraps_from_the_true_last_window():
+    sums, discounts, ends = n_step_targets(REWARDS, False, 2, 0.5)
+    np.testing.assert_allclose(sums, [2, 4, 8, 8])
+    np.testing.assert_allclose(discounts, [0.25, 0.25, 0.25, 0.5])
+    np.testing.assert_array_equal(ends, [2, 3, 4, 4])
+
+
+def test_n_longer_than_the_episode():
+    sums, discounts, ends = n_step_targets(REWARDS[:2], False, 5, 0.5)
+    np.testing.assert_allclose(sums, [2, 2])
+    np.testing.assert_allclose(discounts, [0.25, 0.5])
+    np.testing.assert_array_equal(ends, [2, 2])
+
+
+def test_returns_to_go():
+    np.testing.assert_allclose(returns_to_go(REWARDS, 0.5), [1 + 1 + 1 + 1, 2 + 2 + 2, 4 + 4, 8])
+
+
+@pytest.mark.parametrize(
+    ("success", "demonstration", "rest"),
+    [
+        (True, True, Source.DEMO),
+        (True, False, Source.SUCCESS),
+        (False, False, Source.ONLINE),
+        (False, True, Source.ONLINE),
+    ],
+)
+def test_labels(success, demonstration, rest):
+    slips = np.zeros(8, np.bool_)
+    slips[[1, 6]] = True
+    trajectory = Trajectory(
+        windows=np.zeros((9, 3), np.float32),
+        actions=np.zeros((8, 1), np.float32),
+        intended_actions=np.zeros((8, 1), np.float32),
+        rewards=np.zeros(8, np.float32),
+        slips=slips,
+        terminated=False,
+        success=success,
+        demonstration=demonstration,
+        gated=np.zeros(8, np.bool_),
+    )
+    slip = Source.SLIP
+    assert label_sources(trajectory, 2).tolist() == [slip, slip, rest, rest, slip, slip, slip, rest]

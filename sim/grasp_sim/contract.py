@@ -101,8 +101,8 @@ _SHAPES: dict[str, tuple[int, ...]] = {
     "object_position": (3,),
     "object_quaternion": (4,),
     "object_size": (3,),
-    **{name: () for name in ("gripper_opening", "gripper_force", "joint_time", "gripper_time")},
-    **{name: () for name in ("object_time", "time", "object_symmetry")},
+    **dict.fromkeys(("gripper_opening", "gripper_force", "joint_time", "gripper_time"), ()),
+    **dict.fromkeys(("object_time", "time", "object_symmetry"), ()),
 }
 
 STATE_WIDTH = sum(int(np.prod(shape)) for shape in _SHAPES.values())
@@ -209,9 +209,13 @@ def executed_action(action: np.ndarray) -> np.ndarray:
     """
     action = np.asarray(action, dtype=np.float32)
     if action.shape != (ACTION_DIM,):
-        raise ContractError(f"an action has shape {action.shape}; it must be ({ACTION_DIM},): {ACTION_NAMES}.")
+        raise ContractError(
+            f"an action has shape {action.shape}; it must be ({ACTION_DIM},): {ACTION_NAMES}."
+        )
     if not np.isfinite(action).all():
-        raise ContractError(f"an action is not finite: {dict(zip(ACTION_NAMES, action.tolist(), strict=True))}.")
+        raise ContractError(
+            f"an action is not finite: {dict(zip(ACTION_NAMES, action.tolist(), strict=True))}."
+        )
     return np.clip(action, -1.0, 1.0)
 
 

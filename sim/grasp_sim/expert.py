@@ -48,7 +48,7 @@ class ScriptedExpert:
         elif self.phase == "close":
             wanted, yaw, opening = np.zeros(3), 0.0, -1.0
         else:
-            wanted, yaw, opening = np.array([0.0, 0.0, 0.6 * self.scale.position]), 0.0, -1.0
+            wanted, yaw, opening = np.array([0.0, 0.0, 0.4 * self.scale.position]), 0.0, -1.0
         if self.phase in ("approach", "descend"):
             wanted = wanted * self.gain
             yaw *= self.gain

@@ -16,11 +16,11 @@ from grasp_sim.rewards import UnknownName
 __all__ = ["CONTROL_MODES", "UnknownName", "make", "names", "register_gymnasium"]
 
 CONTROL_MODES: tuple[str, ...] = ("servo", "osc")
-"""`servo`: joint position targets as on the real arm. `osc`: robosuite's OSC_POSE, which the field compares on."""
+"""`servo`: joint position targets as on the real arm. `osc`: robosuite's OSC_POSE, the field's standard."""
 
 _ENVIRONMENTS: dict[str, tuple[str, str]] = {
     # name: ("module:class", Gymnasium id)
-    "robosuite_lift": ("grasp_sim.robosuite_env:RobosuiteLift", "grasp/RobosuiteLift-v0"),
+    "robosuite-lift": ("grasp_sim.robosuite_env:RobosuiteLift", "grasp/RobosuiteLift-v0"),
 }
 
 
@@ -37,7 +37,7 @@ def make(
     horizon: int = 100,
     seed: int | None = 0,
 ) -> gymnasium.Env:
-    """Build an environment. `seed` fixes the episodes of a first `reset()` without a seed and those after it."""
+    """Build an environment. `seed` fixes the episodes that `reset()` starts when it is given no seed."""
     if name not in _ENVIRONMENTS:
         raise UnknownName(f"there is no environment {name!r}; there are: {', '.join(names())}")
     if control_mode not in CONTROL_MODES:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from grasp_sim.contract import GraspState
+from grasp_sim.errors import UserError
 
 RewardFunction = Callable[[GraspState, bool, bool], float]
 
@@ -22,7 +23,7 @@ def sparse(success: bool) -> float:
 
 
 def dense(state: GraspState, success: bool, grasped: bool) -> float:
-    """robosuite's shaping of Lift, scaled to [0, 1]: reaching up to 1, holding 0.25, lifted 2.25; over 2.25."""
+    """robosuite's shaping of Lift over 2.25: reaching up to 1, holding another 0.25, lifted 2.25 in all."""
     if success:
         return 1.0
     distance = float(np.linalg.norm(state.object_position - state.tcp_position))
@@ -60,7 +61,7 @@ REWARDS: dict[str, Reward] = {
 }
 
 
-class UnknownName(ValueError):
+class UnknownName(UserError, ValueError):
     """An environment, control mode or reward was asked for by a name that does not exist."""
 
 

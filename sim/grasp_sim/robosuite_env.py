@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib.metadata import version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gymnasium
+from gymnasium.utils import seeding
 import numpy as np
 
 from grasp_sim import contract, ur5e
-from grasp_sim.contract import ActionScale, GraspState
+from grasp_sim.contract import ActionScale, ContractError, GraspState
 from grasp_sim.rewards import UnknownName, make_reward
 from grasp_sim.robosuite_scene import LiftScene
 from grasp_sim.servo import Servo
 from grasp_sim.slip import SlipTracker
+
+if TYPE_CHECKING:
+    from grasp_sim.rendering import FrameRenderer
 
 ACTION_SCALES: dict[str, ActionScale] = {
     "servo": ActionScale(),
@@ -31,13 +36,13 @@ class RobosuiteLift(gymnasium.Env):
     `control_mode` "servo" runs the servo that also runs on the arm, over position actuators; "osc" runs
     robosuite's OSC_POSE. State-only: nothing here touches OpenGL until `render_frame` is called.
 
-    The grip-force limit of the action has no effect here: robosuite's Robotiq 85 is a linkage held together by
-    mesh contacts, whose grip force is no monotonic function of the actuator's torque. In osc mode the opening is
-    reduced to its sign, open or closed, as robosuite's gripper knows nothing between.
+    The grip-force limit of the action has no effect here: robosuite's Robotiq 85 is a linkage held together
+    by mesh contacts, whose grip force is no monotonic function of the actuator's torque. In osc mode the
+    opening is reduced to open or closed, as robosuite's gripper knows nothing between.
 
-    `info` holds after a step: state (GraspState), requested_action and executed_action (6,), success, grasped,
-    slip, drop and sim_fault (bool). A simulator fault (a state that is not finite) truncates the episode with the
-    last good observation. `grasped` is privileged: it comes from contacts.
+    `info` holds after a step: state (GraspState), requested_action and executed_action (6,), success,
+    grasped, slip, drop and sim_fault (bool). A simulator fault (a state that is not finite) truncates the
+    episode with the last good observation. `grasped` is privileged: it comes from contacts.
     """
 
     metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 (gymnasium's attribute)
@@ -63,7 +68,7 @@ class RobosuiteLift(gymnasium.Env):
             -np.inf, np.inf, (contract.OBSERVATION_DIM,), np.float32
         )
         self.action_space = gymnasium.spaces.Box(-1.0, 1.0, (contract.ACTION_DIM,), np.float32)
-        self._np_random, self._np_random_seed = gymnasium.utils.seeding.np_random(seed)
+        self._np_random, self._np_random_seed = seeding.np_random(seed)
         self._scene = LiftScene(control_mode)
         self._kinematics = ur5e.Kinematics()
         self._servo = Servo(kinematics=self._kinematics)
@@ -71,6 +76,7 @@ class RobosuiteLift(gymnasium.Env):
         self._steps = 0
         self._over = True
         self._state: GraspState | None = None
+        self._renderer: FrameRenderer | None = None
 
     @staticmethod
     def versions() -> dict[str, str]:
@@ -95,10 +101,9 @@ class RobosuiteLift(gymnasium.Env):
             raise gymnasium.error.ResetNeeded("the episode is over or was never started: call reset() first")
         requested = np.array(action, dtype=np.float32)
         executed = contract.executed_action(requested)
-        self._advance(executed)
+        fault = not self._advance(executed) or self._scene.faulty
         self._steps += 1
 
-        fault = self._scene.faulty
         grasped = success = slip = drop = False
         if not fault:
             self._state, grasped = self._measure()
@@ -121,40 +126,88 @@ class RobosuiteLift(gymnasium.Env):
         reward = 0.0 if fault else self.reward(self._state, success, grasped)
         return contract.encode(self._state), reward, terminated, truncated, info
 
-    def _advance(self, executed: np.ndarray) -> None:
+    def snapshot(self) -> dict[str, np.ndarray]:
+        """Everything the rest of the episode depends on, as arrays; `restore` brings it back bit-exactly."""
+        if self._state is None:
+            raise gymnasium.error.ResetNeeded("there is nothing to save yet: call reset() first")
+        saved = self._scene.save()
+        saved["state"] = contract.pack_state(self._state)
+        saved["slip"] = self._slip.save()
+        saved["progress"] = np.array([self._steps, int(self._over)], dtype=np.int64)
+        if self.control_mode == "servo":
+            saved.update({f"servo_{name}": value for name, value in self._servo.save().items()})
+        return saved
+
+    def restore(self, snapshot: Mapping[str, np.ndarray]) -> tuple[np.ndarray, dict[str, Any]]:
+        """Continue from a snapshot of an environment of the same control mode; returns what `reset` does.
+
+        The environment's own generator is left alone. Raises ContractError when a part is missing.
+        """
+        if self._state is None:
+            self.reset()  # builds robosuite's controllers
+        missing = sorted(set(self.snapshot()) - set(snapshot))
+        if missing:
+            raise ContractError(
+                f"the snapshot lacks {', '.join(missing)}; it was not taken in control mode"
+                f" {self.control_mode!r}"
+            )
+        saved = {name: np.asarray(value) for name, value in snapshot.items()}
+        self._scene.restore(saved)
+        self._state = contract.unpack_state(saved["state"])
+        self._slip.load(saved["slip"])
+        self._steps, self._over = int(saved["progress"][0]), bool(saved["progress"][1])
+        if self.control_mode == "servo":
+            self._servo.load({name[6:]: value for name, value in saved.items() if name.startswith("servo_")})
+        return contract.encode(self._state), {"state": self._state}
+
+    def render_frame(self, width: int = 640, height: int = 480, camera: str = "frontview") -> np.ndarray:
+        """(height, width, 3) uint8 image of the scene. Raises RenderUnavailable naming what to install."""
+        from grasp_sim.rendering import FrameRenderer  # state-only use never loads it
+
+        if self._renderer is None or (self._renderer.width, self._renderer.height) != (width, height):
+            self._close_renderer()
+            self._renderer = FrameRenderer(self._scene.model, width, height)
+        return self._renderer.render(self._scene.data.qpos, camera)
+
+    def close(self) -> None:
+        """Free the renderer, if one was made."""
+        self._close_renderer()
+
+    def _close_renderer(self) -> None:
+        if self._renderer is not None:
+            self._renderer.close()
+            self._renderer = None
+
+    def _advance(self, executed: np.ndarray) -> bool:
+        """Simulate one control step; False when the simulation broke down."""
         command = contract.decode(executed, self.action_scale)
         if self.control_mode == "servo":
             start = self._servo.joint_target
             assert start is not None
             goal = self._servo.step(self._scene.joints()[0], command)
             self._scene.advance_servo(start, goal, command.opening)
-        else:
-            closing = command.opening < self.action_scale.opening / 2.0
-            self._scene.advance_osc(
-                np.array(
-                    [
-                        *(command.delta_position / self.action_scale.position),
-                        0.0,
-                        0.0,
-                        command.delta_yaw / self.action_scale.yaw,
-                        1.0 if closing else -1.0,
-                    ]
-                )
-            )
+            return True
+        move = command.delta_position / self.action_scale.position
+        turn = command.delta_yaw / self.action_scale.yaw
+        grip = 1.0 if command.opening < self.action_scale.opening / 2.0 else -1.0
+        try:
+            self._scene.advance_osc(np.array([*move, 0.0, 0.0, turn, grip]))
+        except np.linalg.LinAlgError:  # what robosuite's controller makes of a state that is not finite
+            return False
+        return True
 
     def _measure(self) -> tuple[GraspState, bool]:
         """The state now, and whether both fingers press on the cube."""
         positions, velocities = self._scene.joints()
-        tcp_position, tcp_quaternion = self._kinematics.forward(positions)
-        closing_axis = self._kinematics.pose(positions)[1][:, 0]
-        forces = self._scene.finger_forces(closing_axis)
+        tcp_position, rotation = self._kinematics.pose(positions)
+        forces = self._scene.finger_forces(closing_axis=rotation[:, 0])
         cube_position, cube_quaternion, cube_size = self._scene.cube()
         now = float(self._scene.data.time)
         state = GraspState(
             joint_positions=positions,
             joint_velocities=velocities,
             tcp_position=tcp_position,
-            tcp_quaternion=tcp_quaternion,
+            tcp_quaternion=ur5e.quaternion_of(rotation),
             gripper_opening=self._scene.opening(),
             gripper_force=float(forces.mean()),
             object_position=cube_position,

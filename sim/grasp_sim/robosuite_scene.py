@@ -1,36 +1,61 @@
 """robosuite's Lift scene with its model edited in place: actuators, cube size, contacts, state.
 
-`LiftScene` hides robosuite from the environment: it resets, advances by one control step in either control mode,
-reads measurements and saves or restores the simulator. World frame inside, base frame outside.
+`LiftScene` hides robosuite from the environment: it resets, advances by one control step in either control
+mode, reads measurements and saves or restores the simulator. World frame inside, base frame outside.
 """
+
+# MuJoCo's functions live in a compiled module without stubs.
+# pyright: reportAttributeAccessIssue=false
 
 from __future__ import annotations
 
 import logging
+import os
 import xml.etree.ElementTree as ET
 from typing import Any
 
 import mujoco
 import numpy as np
 
-# robosuite reports optional parts that are not installed each time it is imported; set before the import.
-_LOGGER = logging.getLogger("robosuite_logs")
-_LOGGER.addFilter(lambda record: record.levelno >= logging.ERROR)
+from grasp_sim import servo, ur5e
+
+# robosuite reports optional parts that are not installed each time it is imported, and sets MUJOCO_GL for the
+# whole process: keep errors only, and put the variable back.
+logging.getLogger("robosuite_logs").addFilter(lambda record: record.levelno >= logging.ERROR)
+_GL_BEFORE = os.environ.get("MUJOCO_GL")
+import robosuite  # noqa: E402, F401 (its package must be loaded first)
 from robosuite.environments.manipulation.lift import Lift  # noqa: E402
 
-from grasp_sim import servo, ur5e  # noqa: E402
+if _GL_BEFORE is None:
+    os.environ.pop("MUJOCO_GL", None)
+else:
+    os.environ["MUJOCO_GL"] = _GL_BEFORE
 
 CHUNKS = 5
 """Times per control step that the interpolated joint target is written."""
 NATURAL_FREQUENCY = 80.0
 """rad/s of the position actuators in servo mode."""
+ARMATURE = 0.1
+"""kg m^2 of every arm joint in servo mode, as in MuJoCo Menagerie's UR5e. robosuite's 0.8 to 5 make the
+wrist's 28 N m saturate whenever the heading reverses, so the arm swings past its target."""
 CUBE_HALF_SIZE = (0.020, 0.022)
 """m, range of the cube's half extents, as in robosuite."""
 GRIPPER_SPEED = 0.2
-"""Change of the gripper's normalised command per control step: robosuite's own limit, 0.5 s for the stroke."""
+"""Change of the normalised gripper command per control step, robosuite's own limit: 0.5 s for all of it."""
 
-# The actuator command (rad) that settles at a pad distance (m) in free air, measured in the model. robosuite's
-# fingers open to 0.108 m; the contract, like the real gripper, ends at 0.085 m.
+_BAD_STATE = [
+    int(getattr(mujoco.mjtWarning, f"mjWARN_BAD{what}")) for what in ("QPOS", "QVEL", "QACC", "CTRL")
+]
+
+_FULL_STATE = int(mujoco.mjtState.mjSTATE_INTEGRATION)
+# What robosuite's OSC keeps between control steps; the first step after a reset even uses stale matrices.
+_OSC_FIELDS = (
+    *("goal_pos", "goal_ori", "initial_joint", "joint_pos", "joint_vel", "mass_matrix"),
+    *("ref_pos", "ref_ori_mat", "ref_pos_vel", "ref_ori_vel", "J_pos", "J_ori", "J_full"),
+)
+
+# The actuator command (rad) that settles at a pad distance (m) in free air, measured in the model.
+# robosuite's fingers open to 0.108 m; the contract, like the real gripper, ends at 0.085 m.
 _GAP = np.array([0.0, 0.0146, 0.0214, 0.0405, 0.0598, 0.0747, 0.085])
 _COMMAND_OF_GAP = np.array([0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2174])
 
@@ -126,6 +151,7 @@ class LiftScene:
 
         The gains come from the inertia at the home pose, so every episode has the same ones.
         """
+        self.model.dof_armature[self._arm_v] = ARMATURE
         self.data.qpos[self._arm_q] = ur5e.HOME
         mujoco.mj_forward(self.model, self.data)
         inertia = np.zeros((self.model.nv, self.model.nv))
@@ -172,7 +198,7 @@ class LiftScene:
     # ---- stepping
 
     def advance_servo(self, start: np.ndarray, goal: np.ndarray, opening: float) -> None:
-        """One control step: joint targets on the line from `start` to `goal` (6,), gripper towards `opening` m."""
+        """One control step: joint targets from `start` to `goal` (6,), the gripper towards `opening` m."""
         wanted = gripper_command(opening)
         change = float(np.clip(wanted - self.gripper_action, -GRIPPER_SPEED, GRIPPER_SPEED))
         gripper_start, self.gripper_action = self.gripper_action, self.gripper_action + change
@@ -190,9 +216,7 @@ class LiftScene:
     @property
     def faulty(self) -> bool:
         """The state is not finite, or MuJoCo found it bad during the step and reset it."""
-        kinds = mujoco.mjtWarning
-        bad = (kinds.mjWARN_BADQPOS, kinds.mjWARN_BADQVEL, kinds.mjWARN_BADQACC, kinds.mjWARN_BADCTRL)
-        if any(self.data.warning[int(kind)].number for kind in bad):
+        if self.data.warning.number[_BAD_STATE].any():
             return True
         return not (np.isfinite(self.data.qpos).all() and np.isfinite(self.data.qvel).all())
 
@@ -219,15 +243,53 @@ class LiftScene:
 
         Pads and fingertips overlap in this model and both touch, so all of a finger's contacts are summed.
         """
-        forces = np.zeros(3)
+        forces = [0.0, 0.0, 0.0]
         contact = self.data.contact
         cube = self._cube_geoms[0]
-        geoms = contact.geom
-        for index in np.flatnonzero((geoms == cube).any(axis=1) & (contact.efc_address >= 0)):
+        geoms, addresses = contact.geom, contact.efc_address
+        for index in np.flatnonzero((geoms == cube).any(axis=1) & (addresses >= 0)):
             first, second = geoms[index]
             finger = self._finger_of_geom[first if second == cube else second]
-            normal = contact.frame[index, :3]
-            forces[finger] += (
-                abs(float(normal @ closing_axis)) * self.data.efc_force[contact.efc_address[index]]
-            )
-        return forces[1:]
+            along = abs(float(contact.frame[index, :3] @ closing_axis))
+            forces[finger] += along * float(self.data.efc_force[addresses[index]])
+        return np.array(forces[1:])
+
+    # ---- saving
+
+    def save(self) -> dict[str, np.ndarray]:
+        """Everything the simulator's future depends on."""
+        saved = {
+            "physics": np.empty(mujoco.mj_stateSize(self.model, _FULL_STATE)),
+            "cube_half_size": self.model.geom_size[self._cube_geoms[0]].copy(),
+            "gripper_action": np.array([self.gripper_action]),
+        }
+        mujoco.mj_getState(self.model, self.data, saved["physics"], _FULL_STATE)
+        if self.control_mode == "osc":
+            controller = self._osc()
+            saved["osc_gripper_action"] = np.array(self._osc_gripper().current_action, dtype=np.float64)
+            saved["osc_fresh"] = np.array([float(controller.new_update)])
+            for name in _OSC_FIELDS:
+                saved[f"osc_{name}"] = np.array(getattr(controller, name), dtype=np.float64)
+        return saved
+
+    def restore(self, saved: dict[str, np.ndarray]) -> None:
+        """Inverse of `save`, for a scene of the same control mode."""
+        self.set_cube(saved["cube_half_size"])
+        mujoco.mj_resetData(self.model, self.data)
+        mujoco.mj_setState(self.model, self.data, saved["physics"], _FULL_STATE)
+        mujoco.mj_forward(self.model, self.data)
+        # The forward pass refreshed what robosuite reads, and changed the solver's warm start: set it again.
+        mujoco.mj_setState(self.model, self.data, saved["physics"], _FULL_STATE)
+        self.gripper_action = float(saved["gripper_action"][0])
+        if self.control_mode == "osc":
+            controller = self._osc()
+            self._osc_gripper().current_action = saved["osc_gripper_action"].copy()
+            controller.new_update = bool(saved["osc_fresh"][0])
+            for name in _OSC_FIELDS:
+                setattr(controller, name, saved[f"osc_{name}"].copy())
+
+    def _osc(self) -> Any:
+        return self.suite.robots[0].composite_controller.part_controllers["right"]
+
+    def _osc_gripper(self) -> Any:
+        return self.suite.robots[0].gripper["right"]

@@ -1,11 +1,12 @@
 """Cartesian deltas to joint targets, the same in both simulators and on the arm.
 
-Shapes: 6 joints in the order of `grasp_sim.ur5e.JOINT_NAMES`. Positions are in m and rad in the base frame. The
-tool is kept pointing straight down; its heading is the yaw of the TCP's x axis about the base frame's z axis.
+Shapes: 6 joints in the order of `grasp_sim.ur5e.JOINT_NAMES`. Positions are in m and rad in the base frame.
+The tool is kept pointing straight down; its heading is the yaw of the TCP's x axis about the base's z axis.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -121,7 +122,10 @@ class Servo:
         """(6,) rad, what `step` returned last; None before the first reset."""
 
     def reset(self, joint_positions: np.ndarray) -> None:
-        """Start from measured joints (6,): the target becomes the present pose. Raises ValueError if not finite."""
+        """Start from measured joints (6,): the target becomes the present pose.
+
+        Raises ValueError if they are not 6 finite numbers.
+        """
         joints = np.array(joint_positions, dtype=np.float64)
         if joints.shape != (ur5e.DOF,) or not np.isfinite(joints).all():
             raise ValueError(
@@ -166,6 +170,23 @@ class Servo:
         self.status = ServoStatus.LIMITED if limited else ServoStatus.OK
         self.reason = limited
         return target.copy()
+
+    def save(self) -> dict[str, np.ndarray]:
+        """The targets, for a snapshot."""
+        if self.joint_target is None:
+            raise RuntimeError("Servo.save before Servo.reset: there is no target yet.")
+        return {
+            "target_position": self.target_position.copy(),
+            "target_yaw": np.array([self.target_yaw]),
+            "joint_target": self.joint_target.copy(),
+        }
+
+    def load(self, saved: Mapping[str, np.ndarray]) -> None:
+        """Inverse of `save`."""
+        self.target_position = saved["target_position"].copy()
+        self.target_yaw = float(saved["target_yaw"][0])
+        self.joint_target = saved["joint_target"].copy()
+        self.status, self.reason = ServoStatus.OK, ""
 
     def _hold(self, reason: str) -> np.ndarray:
         self.status, self.reason = ServoStatus.HOLD, reason

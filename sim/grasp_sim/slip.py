@@ -39,8 +39,8 @@ def object_in_tcp(state: GraspState) -> np.ndarray:
 class SlipTracker:
     """Follows the object in the fingers' frame from the step on which both fingers hold it.
 
-    Each further `SLIP_DISTANCE` from the last anchor is one labelled step. When the grasp ends with the object
-    lifted by more than `LIFT_HEIGHT`, that step is a drop.
+    Each further `SLIP_DISTANCE` from the last anchor is one labelled step. When the grasp ends with the
+    object lifted by more than `LIFT_HEIGHT`, that step is a drop.
     """
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class SlipTracker:
         self._grasp_height = self._last_height = 0.0
 
     def update(self, state: GraspState, grasped: bool) -> SlipLabels:
-        """Labels of the step that led to `state`; `grasped` says whether both fingers touch the object now."""
+        """Labels of the step that led to `state`; `grasped`: both fingers touch the object now."""
         height = float(state.object_position[2])
         slip = drop = False
         if grasped:

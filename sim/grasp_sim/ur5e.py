@@ -5,6 +5,9 @@ the ROS 2 nodes can use it without robosuite. Frames: `base` is the robot's moun
 between the fingertips, z along the approach direction, x along the direction in which the fingers close.
 """
 
+# MuJoCo's functions live in a compiled module without stubs.
+# pyright: reportAttributeAccessIssue=false
+
 from __future__ import annotations
 
 import mujoco
@@ -75,6 +78,13 @@ def _model_xml() -> str:
     return f"<mujoco><worldbody>{opening}{tool}{closing}</worldbody></mujoco>"
 
 
+def quaternion_of(rotation: np.ndarray) -> np.ndarray:
+    """(4,) xyzw of a rotation matrix (3, 3)."""
+    wxyz = np.empty(4)
+    mujoco.mju_mat2Quat(wxyz, rotation.reshape(9))
+    return wxyz[[1, 2, 3, 0]]
+
+
 class Kinematics:
     """Forward kinematics and Jacobian of the TCP, in the base frame.
 
@@ -86,7 +96,6 @@ class Kinematics:
         self._data = mujoco.MjData(self._model)
         self._site = self._model.site("tcp").id
         self._jacobian = np.zeros((6, DOF))
-        self._quaternion = np.zeros(4)
 
     def _place(self, joint_positions: np.ndarray) -> None:
         self._data.qpos[:] = joint_positions
@@ -95,8 +104,7 @@ class Kinematics:
     def forward(self, joint_positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """TCP position (3,) in m and quaternion (4,) xyzw, both in the base frame, of joints (6,) in rad."""
         position, rotation = self.pose(joint_positions)
-        mujoco.mju_mat2Quat(self._quaternion, rotation.reshape(9))
-        return position, self._quaternion[[1, 2, 3, 0]]
+        return position, quaternion_of(rotation)
 
     def pose(self, joint_positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """TCP position (3,) in m and rotation matrix (3, 3), base from tcp, of joints (6,) in rad."""

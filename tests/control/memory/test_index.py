@@ -51,7 +51,9 @@ def test_approximate_search_recalls_and_removes():
     gone = rng.permutation(12_000)[:6_000]
     index.remove(gone)
     kept = np.setdiff1d(np.arange(12_000), gone)
-    asked = vectors[rng.integers(12_000, size=100)] + 0.05 * rng.standard_normal((100, DIM)).astype(np.float32)
+    asked = vectors[rng.integers(12_000, size=100)] + 0.05 * rng.standard_normal((100, DIM)).astype(
+        np.float32
+    )
     ids, distances, _ = index.search(asked, 8)
     expected, _ = brute_force(vectors[kept], kept, asked, 8)
     assert np.isin(ids, kept).all()
@@ -153,4 +155,10 @@ def test_restored_index_gives_the_same_answers(exact_below):
 
 
 def test_list_count_follows_the_root():
-    assert [list_count(rows) for rows in (1, 20_000, 200_000, 500_000, 2_000_000)] == [2, 512, 1024, 2048, 4096]
+    assert [list_count(rows) for rows in (1, 20_000, 200_000, 500_000, 2_000_000)] == [
+        2,
+        512,
+        1024,
+        2048,
+        4096,
+    ]

@@ -80,7 +80,7 @@ Then: grasp-replay path=runs/demos checks them in the simulator.
 def record(config: RecordConfig) -> int:
     """Record as configured and say what was recorded."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    failed = 0
+    new, failed = 0, 0
     with Progress(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task(f"building {config.env}", total=config.episodes)
         env: Any = registry.make(
@@ -88,8 +88,8 @@ def record(config: RecordConfig) -> int:
         )
 
         def show(held: int, failures: int) -> None:
-            nonlocal failed
-            failed = failures
+            nonlocal new, failed
+            new, failed = new + int(failures == failed), failures
             tail = f", {failures} failed" if failures else ""
             bar.update(task, completed=min(held, config.episodes), description=f"recording{tail}")
 
@@ -110,7 +110,10 @@ def record(config: RecordConfig) -> int:
     steps = sum(len(episode) for episode in done)
     kept = "kept" if config.keep_failures else "thrown away"
     tail = f"; {failed} tries failed and were {kept}" if failed else ""
-    print(f"{config.out} holds {len(done)} {config.kind} demonstrations ({steps} steps){tail}.")
+    print(
+        f"{config.out} holds {len(done)} {config.kind} demonstrations ({steps} steps), "
+        f"{new} of them new{tail}."
+    )
     return 0
 
 

@@ -131,16 +131,15 @@ def _record_one(
     """One try; None when it failed and was thrown away."""
     observation, info = env.reset(seed=seed)
     expert.reset()
+    note = ""
     recording = writer.begin(replace(metadata, seed=seed), info["state"], observation, env.snapshot())
     while True:
         intended = expert.act(info["state"])
         requested = intended + rng.normal(0.0, metadata.noise, intended.shape)
         observation, reward, terminated, truncated, info = env.step(requested.astype(np.float32))
-        if info.get("sim_fault", False):
-            # The state after a fault means nothing: the episode stops before it.
-            return recording.finish(
-                success=False, complete=False, note="the simulator's state became non-finite"
-            )
+        if info["sim_fault"]:
+            note = "the simulator's state became non-finite"  # It means nothing: the episode stops before it.
+            break
         recording.append(
             Step(
                 intended_action=intended,
@@ -161,7 +160,7 @@ def _record_one(
     if not success and not keep_failure:
         recording.discard()
         return None
-    return recording.finish(success=success)
+    return recording.finish(success=success, note=note)
 
 
 def _held(writer: DatasetWriter, wanted: Metadata) -> list[Episode]:

@@ -76,6 +76,8 @@ class Log(NamedTuple):
     """(T,) of STEP_DTYPE."""
     ended: dict | None
     """Final `success`, `complete` and `note`, or None where the recording broke off."""
+    damaged: bool
+    """More is left unread than the one frame that a killed recorder can have cut."""
 
 
 def frame(payload: bytes) -> bytes:
@@ -120,19 +122,22 @@ def end_bytes(changes: Mapping[str, object]) -> bytes:
 def parse_log(data: bytes) -> Log | None:
     """Read a log up to its last whole frame; None where not even the header is whole.
 
-    Raises DemoError where the header is of another contract version, whose steps have another layout.
+    Raises DemoError where the header is damaged, or of another contract version, whose steps have another
+    layout.
     """
-    frames = _frames(data)
-    first = next(frames, None)
-    if first is None:
+    frames = list(_frames(data))
+    if not frames:
+        if len(data) >= _FRAME.size and len(data) >= _FRAME.size + _FRAME.unpack_from(data)[0]:
+            raise DemoError("is damaged at its beginning")  # A killed recorder leaves a short one.
         return None
+    first, unread = frames[0], len(data) - sum(_FRAME.size + len(payload) for payload in frames)
     metadata, arrays, snapshot = _unzip_arrays(first)
     if metadata.contract_version != CONTRACT_VERSION:
         raise DemoError(
             f"was recorded under contract version {metadata.contract_version}, not {CONTRACT_VERSION}"
         )
     steps, ended = [], None
-    for payload in frames:
+    for payload in frames[1:]:
         if payload.startswith(_END) and len(payload) != STEP_DTYPE.itemsize:
             ended = json.loads(payload[len(_END) :])
             break
@@ -143,7 +148,7 @@ def parse_log(data: bytes) -> Log | None:
             break
         steps.append(row)
     header = Header(metadata, arrays["states"][0], arrays["observations"][0], snapshot)
-    return Log(header, np.array(steps, STEP_DTYPE), ended)
+    return Log(header, np.array(steps, STEP_DTYPE), ended, unread >= _FRAME.size + STEP_DTYPE.itemsize)
 
 
 def build_episode(header: Header, steps: np.ndarray, **changes: object) -> Episode:

@@ -132,10 +132,10 @@ class DatasetWriter:
             if finished.exists() and _is_whole(finished):
                 log.unlink()  # Killed between the rename and this.
                 continue
+            aside = log.with_suffix(".log.damaged")
             try:
                 content = parse_log(log.read_bytes())
             except DemoError as error:
-                aside = log.with_suffix(".log.unreadable")
                 log.rename(aside)
                 self.warnings.append(f"{log} {error}: set aside as {aside.name}.")
                 continue
@@ -147,8 +147,12 @@ class DatasetWriter:
             complete = changes.pop("complete", False)
             episode = build_episode(content.header, content.steps, complete=complete, **changes)
             write_episode(finished, episode)
-            log.unlink()
             state = "complete" if complete else f"incomplete, with its {len(episode)} whole steps"
+            if content.damaged:
+                log.rename(aside)
+                state += f"; its log is damaged after them and was set aside as {aside.name}"
+            else:
+                log.unlink()
             self.warnings.append(f"{finished} was recovered ({state}) from a recorder that was killed.")
 
 

@@ -1,7 +1,6 @@
 """A video of a policy's grasps, rendered in a process of its own so that training never touches OpenGL.
 
-MuJoCo chooses its renderer when it is imported, from MUJOCO_GL. So `render_grasps` starts
-`python -m grasp_control.video` with each software renderer in turn, and says why when none works.
+A renderer that is missing or broken then costs no more than the video. MUJOCO_GL picks one (egl, osmesa).
 """
 
 from __future__ import annotations
@@ -27,10 +26,10 @@ from grasp_sim.cli import run_command
 from grasp_sim.contract import ACTION_DIM, OBSERVATION_DIM, POLICY_RATE_HZ
 from grasp_sim.errors import UserError
 
-RENDERERS = ("egl", "osmesa")
-"""Values of MUJOCO_GL that need no display, the faster one first."""
+PROGRAM = "grasp_control.video"
 
-_WORDS_OF_HELP = "install a software renderer (Debian: libegl1 libgl1-mesa-dri, or libosmesa6)"
+OUTCOME_FRAMES = 10
+"""How often the last frame of an episode is shown, so that one sees how it ended."""
 
 
 class VideoError(UserError):
@@ -90,29 +89,18 @@ def record_grasps(
 
 
 def render_grasps(bundle: Path, path: Path, env: EnvConfig, seeds: Sequence[int]) -> Path:
-    """Record a bundle's grasps in a process of its own, with the first renderer that works.
+    """Record a bundle's grasps in a process of its own.
 
-    Returns `path`. Raises VideoError, naming what each renderer answered, when none does.
+    Returns `path`. Raises VideoError, with what to install, where nothing can be rendered.
     """
-    answers = []
-    for renderer in RENDERERS:
-        settings = [f"bundle={_quoted(bundle)}", f"path={_quoted(path)}", f"seeds={list(seeds)}"]
-        settings += [f"env.{name}={_quoted(value)}" for name, value in vars(env).items()]
-        # MuJoCo refuses a PYOPENGL_PLATFORM that differs from the renderer it is asked for.
-        environment = {name: value for name, value in os.environ.items() if name != "PYOPENGL_PLATFORM"}
-        done = subprocess.run(
-            [sys.executable, "-m", "grasp_control.video", *settings],
-            env=environment | {"MUJOCO_GL": renderer},
-            capture_output=True,
-            text=True,
-            errors="replace",
-            check=False,
-        )
-        if done.returncode == 0:
-            return path
-        lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-        answers.append(f"{renderer}: {lines[-1]}")
-    raise VideoError(f"no video: {'; '.join(answers)}. To get one, {_WORDS_OF_HELP}.")
+    settings = [f"bundle={_quoted(bundle)}", f"path={_quoted(path)}", f"seeds={list(seeds)}"]
+    settings += [f"env.{name}={_quoted(value)}" for name, value in vars(env).items()]
+    command = [sys.executable, "-m", PROGRAM, *settings]
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    if done.returncode != 0:
+        lines = done.stderr.strip().splitlines() or [f"{PROGRAM} ended with exit code {done.returncode}"]
+        raise VideoError(f"no video: {lines[-1].removeprefix(f'{PROGRAM}: ')}")
+    return path
 
 
 @dataclass
@@ -138,7 +126,7 @@ class VideoConfig:
 
 
 def record(config: VideoConfig) -> None:
-    """Record in this process; MUJOCO_GL must name a renderer that works here."""
+    """Record in this process."""
     policy = load_bundle(config.bundle, expect=None)
     short_term = ShortTermMemory(OBSERVATION_DIM, ACTION_DIM, context=policy.manifest.context)
     env = registry.make(
@@ -177,6 +165,7 @@ def _frames(
 
         rollout(env, act, short_term, seed=seed, on_step=render)
         yield from episode
+        yield from [episode[-1]] * OUTCOME_FRAMES
 
 
 def _quoted(value: object) -> str:
@@ -192,8 +181,8 @@ def main() -> int:
         VideoConfig,
         record,
         "Record a policy bundle's grasps as a video.\n\n"
-        "Example: MUJOCO_GL=egl python -m grasp_control.video bundle=runs/lift/bundle path=grasps.mp4",
-        program="grasp_control.video",
+        f"Example: python -m {PROGRAM} bundle=runs/lift/bundle path=grasps.mp4",
+        program=PROGRAM,
     )
 
 

@@ -91,5 +91,5 @@ def _beside(path: Path) -> str:
         return f" Nor does the folder {path.parent}."
     names = sorted(p.name for p in path.parent.iterdir() if not p.name.startswith("."))
     if not names:
-        return f" {path.parent} is empty."
-    return f" {path.parent} holds {', '.join(names[:6])}{' and more' if len(names) > 6 else ''}."
+        return f" The folder {path.parent} is empty."
+    return f" The folder {path.parent} holds {', '.join(names[:6])}{' and more' if len(names) > 6 else ''}."

@@ -112,7 +112,7 @@ def test_only_complete_successes_are_demonstrations(dataset, make_episode):
 
 
 def test_reading_what_is_not_there_says_what_is(dataset):
-    with pytest.raises(DemoError, match=r"demo does not exist\. .* holds demos\."):
+    with pytest.raises(DemoError, match=r"demo does not exist\. The folder .* holds demos\."):
         read_dataset(dataset.parent / "demo")
     with pytest.raises(DemoError, match="is a folder"):
         read_episode(dataset)

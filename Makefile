@@ -63,7 +63,7 @@ define find_python
 for python in $(or $(PYTHON),python3.11 python3); do \
 	if "$$python" -c $(is_311) >/dev/null 2>&1; then command -v "$$python"; exit 0; fi; \
 done; \
-echo "error: Python 3.11 with its venv module is needed: install it, or name it as in make PYTHON=/opt/bin/python3.11" >&2; \
+echo "error: Python 3.11 with its venv module is needed: install it, or name it as in make PYTHON=path/to/python3.11" >&2; \
 exit 1
 endef
 

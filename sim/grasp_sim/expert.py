@@ -7,13 +7,21 @@ import numpy as np
 from grasp_sim.contract import ActionScale, GraspState, yaw_error
 
 HOVER = 0.06
-"""m between object centre and TCP at which the tool aligns before it descends."""
+"""m from the object's centre up to the TCP while the tool aligns before it descends."""
 GRASP_OFFSET = -0.003
-"""m from the object's centre to the TCP while closing."""
+"""m from the object's centre up to the TCP while closing. Lower, and the fingertips meet the table."""
 ALIGNED = (0.008, 0.15)
 """m and rad within which the tool may descend."""
 LOST = (0.02, 0.25)
 """m and rad beyond which a descent is broken off."""
+TOUCH_FORCE = 1.0
+"""N from which the fingers are taken to touch the object."""
+HOLD_FORCE = 2.0
+"""N from which they are taken to hold it."""
+CLOSING_STEPS = (4, 16)
+"""Steps before which a grasp is not believed, and after which it is tried again."""
+LIFT_SPEED = 0.4
+"""Share of the largest upward step."""
 
 
 class ScriptedExpert:
@@ -28,61 +36,62 @@ class ScriptedExpert:
     def reset(self) -> None:
         """Start of an episode."""
         self.phase = "approach"
-        self._closing_steps = 0
         self._openings: list[float] = []
 
     def act(self, state: GraspState) -> np.ndarray:
         """The action (6,) float32 in [-1, 1] for this state."""
         relative = state.object_position - state.tcp_position
-        sideways = float(np.linalg.norm(relative[:2]))
         yaw = yaw_error(state)
-        self._choose_phase(state, relative, sideways, yaw)
+        self._choose_phase(state, relative, yaw)
 
-        wanted = relative.copy()
-        opening = 1.0
+        move, opening = relative * self.gain, 1.0
+        yaw *= self.gain
         if self.phase == "approach":
-            # Stay high while far to the side, so the fingers never sweep the object away.
-            wanted[2] += HOVER
+            move[2] = (relative[2] + HOVER) * self.gain
+            if relative[2] > 0.02 - HOVER:
+                move[:2] *= 0.3  # rise first, so the fingers do not sweep the object away
         elif self.phase == "descend":
-            wanted[2] += GRASP_OFFSET
+            move[2] = (relative[2] + GRASP_OFFSET) * self.gain
         elif self.phase == "close":
-            wanted, yaw, opening = np.zeros(3), 0.0, -1.0
+            opening = -1.0
+            move[2] = (relative[2] + GRASP_OFFSET) * self.gain
+            # Fingers that touch centre the object by themselves; correcting then would drag it.
+            share = 0.0 if state.gripper_force > TOUCH_FORCE else 0.5
+            move, yaw = share * move, share * yaw
         else:
-            wanted, yaw, opening = np.array([0.0, 0.0, 0.4 * self.scale.position]), 0.0, -1.0
-        if self.phase in ("approach", "descend"):
-            wanted = wanted * self.gain
-            yaw *= self.gain
-        action = np.array([*(wanted / self.scale.position), yaw / self.scale.yaw, opening, 0.0])
+            opening, yaw = -1.0, 0.0
+            move = np.array([0.0, 0.0, LIFT_SPEED * self.scale.position])
+        action = np.array([*(move / self.scale.position), yaw / self.scale.yaw, opening, 0.0])
         return np.clip(action, -1.0, 1.0).astype(np.float32)
 
-    def _choose_phase(self, state: GraspState, relative: np.ndarray, sideways: float, yaw: float) -> None:
+    def _choose_phase(self, state: GraspState, relative: np.ndarray, yaw: float) -> None:
+        sideways = float(np.linalg.norm(relative[:2]))
         if self.phase == "approach":
-            above = abs(relative[2] + HOVER) < 0.03
-            if sideways < ALIGNED[0] and abs(yaw) < ALIGNED[1] and above:
+            at_height = abs(relative[2] + HOVER) < 0.03
+            if sideways < ALIGNED[0] and abs(yaw) < ALIGNED[1] and at_height:
                 self.phase = "descend"
         elif self.phase == "descend":
             if sideways > LOST[0] or abs(yaw) > LOST[1]:
                 self.phase = "approach"
             elif abs(relative[2] + GRASP_OFFSET) < 0.006:
-                self.phase, self._closing_steps, self._openings = "close", 0, []
+                self.phase, self._openings = "close", []
         elif self.phase == "close":
-            self._closing_steps += 1
             self._openings.append(state.gripper_opening)
             if self._holding(state):
                 self.phase = "lift"
-            elif self._closing_steps > 16:
+            elif len(self._openings) > CLOSING_STEPS[1]:
                 self.phase = "approach"
         elif self._missing(state, relative):
             self.phase = "approach"
 
     def _holding(self, state: GraspState) -> bool:
-        """The fingers stopped on something, and it is thick enough to be the object."""
-        if self._closing_steps < 4:
+        """The fingers press on something and have stopped closing."""
+        if len(self._openings) < CLOSING_STEPS[0]:
             return False
         stopped = abs(self._openings[-1] - self._openings[-3]) < 0.0015
-        return stopped and state.gripper_force > 2.0
+        return stopped and state.gripper_force > HOLD_FORCE
 
     def _missing(self, state: GraspState, relative: np.ndarray) -> bool:
-        return float(np.linalg.norm(relative)) > 0.035 or state.gripper_opening < 0.5 * float(
-            state.object_size[:2].min()
-        )
+        """The object is no longer between the fingers, or they are closed further than it is wide."""
+        away = float(np.linalg.norm(relative)) > 0.035
+        return away or state.gripper_opening < 0.5 * float(state.object_size[:2].min())

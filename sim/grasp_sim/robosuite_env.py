@@ -7,8 +7,8 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import gymnasium
-from gymnasium.utils import seeding
 import numpy as np
+from gymnasium.utils import seeding
 
 from grasp_sim import contract, ur5e
 from grasp_sim.contract import ActionScale, ContractError, GraspState

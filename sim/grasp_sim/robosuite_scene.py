@@ -54,10 +54,11 @@ _OSC_FIELDS = (
     *("ref_pos", "ref_ori_mat", "ref_pos_vel", "ref_ori_vel", "J_pos", "J_ori", "J_full"),
 )
 
-# The actuator command (rad) that settles at a pad distance (m) in free air, measured in the model.
-# robosuite's fingers open to 0.108 m; the contract, like the real gripper, ends at 0.085 m.
-_GAP = np.array([0.0, 0.0146, 0.0214, 0.0405, 0.0598, 0.0747, 0.085])
-_COMMAND_OF_GAP = np.array([0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2174])
+# The actuator command (rad) that settles at a pad distance (m) in free air, measured in the model, midway
+# between opening and closing: the linkage's friction makes 4 mm of difference either way, twice that after
+# small reversals. robosuite's fingers open to 0.108 m; the contract, like the real gripper, ends at 0.085 m.
+_GAP = np.array([0.0, 0.0135, 0.0210, 0.0323, 0.0466, 0.0608, 0.0744, 0.085])
+_COMMAND_OF_GAP = np.array([0.8, 0.7, 0.65, 0.6, 0.5, 0.4, 0.3, 0.17])
 
 
 def gripper_command(opening: float) -> float:

@@ -11,6 +11,8 @@ from grasp_sim.contract import GraspState
 SLIP_DISTANCE = 0.005
 """m that the object moves in the fingers' frame before it counts as a slip. A well held object creeps up to
 1.2 mm in 3 s in simulation."""
+SETTLED = 0.0005
+"""m per step of change in the opening, below which the fingers have stopped closing."""
 LIFT_HEIGHT = 0.01
 """m above the height at which it was grasped, beyond which losing the object counts as a drop."""
 
@@ -39,42 +41,51 @@ def object_in_tcp(state: GraspState) -> np.ndarray:
 class SlipTracker:
     """Follows the object in the fingers' frame from the step on which both fingers hold it.
 
-    Each further `SLIP_DISTANCE` from the last anchor is one labelled step. When the grasp ends with the
-    object lifted by more than `LIFT_HEIGHT`, that step is a drop.
+    While the fingers still close, they push the object about: the anchor follows until the opening has
+    settled. From then on each further `SLIP_DISTANCE` along the pads is one labelled step; motion along the
+    closing direction is the fingers', not a slip. When the grasp ends with the object lifted by more than
+    `LIFT_HEIGHT`, that step is a drop.
     """
 
     def __init__(self) -> None:
-        self._anchor: np.ndarray | None = None
-        self._grasp_height = 0.0
-        self._last_height = 0.0
+        self.reset()
 
     def reset(self) -> None:
         """Forget the grasp; call at the start of an episode."""
-        self._anchor = None
-        self._grasp_height = self._last_height = 0.0
+        self._held = False
+        self._settled = False
+        self._anchor = np.zeros(2)
+        self._grasp_height = 0.0
+        self._height = 0.0
+        self._opening = 0.0
 
     def update(self, state: GraspState, grasped: bool) -> SlipLabels:
         """Labels of the step that led to `state`; `grasped`: both fingers touch the object now."""
-        height = float(state.object_position[2])
+        height, opening = float(state.object_position[2]), float(state.gripper_opening)
         slip = drop = False
         if grasped:
-            position = object_in_tcp(state)
-            if self._anchor is None:
-                self._anchor, self._grasp_height = position, height
-            elif np.linalg.norm(position - self._anchor) > SLIP_DISTANCE:
-                slip, self._anchor = True, position
-        elif self._anchor is not None:
-            drop = self._last_height - self._grasp_height > LIFT_HEIGHT
-            self._anchor = None
-        self._last_height = height
+            along_pads = object_in_tcp(state)[1:]
+            if not self._held:
+                self._held, self._settled, self._grasp_height = True, False, height
+                self._anchor = along_pads
+            elif not self._settled:
+                self._settled = abs(opening - self._opening) < SETTLED
+                self._anchor = along_pads
+            elif np.linalg.norm(along_pads - self._anchor) > SLIP_DISTANCE:
+                slip, self._anchor = True, along_pads
+        elif self._held:
+            drop = self._height - self._grasp_height > LIFT_HEIGHT
+            self._held = False
+        self._height, self._opening = height, opening
         return SlipLabels(slip=slip, drop=drop)
 
     def save(self) -> np.ndarray:
-        """(5,) float64: anchor (NaN when nothing is held), height at the grasp, last height."""
-        anchor = np.full(3, np.nan) if self._anchor is None else self._anchor
-        return np.array([*anchor, self._grasp_height, self._last_height])
+        """(7,) float64, everything `load` needs."""
+        numbers = (self._grasp_height, self._height, self._opening)
+        return np.array([self._held, self._settled, *self._anchor, *numbers], dtype=np.float64)
 
     def load(self, saved: np.ndarray) -> None:
         """Inverse of `save`."""
-        self._anchor = None if np.isnan(saved[0]) else saved[:3].copy()
-        self._grasp_height, self._last_height = float(saved[3]), float(saved[4])
+        self._held, self._settled = bool(saved[0]), bool(saved[1])
+        self._anchor = saved[2:4].copy()
+        self._grasp_height, self._height, self._opening = (float(v) for v in saved[4:])

@@ -1,0 +1,50 @@
+"""Rewards by hand."""
+
+import math
+
+import numpy as np
+import pytest
+
+from grasp_sim.contract import GraspState
+from grasp_sim.rewards import REWARDS, UnknownName, dense, make_reward, sparse
+
+
+def state(distance: float) -> GraspState:
+    return GraspState(
+        joint_positions=np.zeros(6),
+        joint_velocities=np.zeros(6),
+        tcp_position=np.array([0.5, 0.0, 0.1]),
+        tcp_quaternion=np.array([1.0, 0.0, 0.0, 0.0]),
+        gripper_opening=0.085,
+        gripper_force=0.0,
+        object_position=np.array([0.5, distance, 0.1]),
+        object_quaternion=np.array([0.0, 0.0, 0.0, 1.0]),
+        object_size=np.full(3, 0.04),
+    )
+
+
+def test_sparse_pays_for_success_only():
+    assert sparse(True) == 1.0
+    assert sparse(False) == 0.0
+
+
+@pytest.mark.parametrize("distance", [0.0, 0.05, 1.0])
+def test_dense_is_robosuites_shaping(distance):
+    reaching = 1.0 - math.tanh(10.0 * distance)
+    assert dense(state(distance), False, False) == pytest.approx(reaching / 2.25)
+    assert dense(state(distance), False, True) == pytest.approx((reaching + 0.25) / 2.25)
+    assert dense(state(distance), True, True) == 1.0
+
+
+@pytest.mark.parametrize("name", sorted(REWARDS))
+def test_every_reward_describes_itself_in_one_line_and_is_best_at_success(name):
+    reward = make_reward(name)
+    assert reward.describe.startswith(f"{name}: ")
+    assert "\n" not in reward.describe
+    assert reward(state(0.0), True, True) == 1.0
+    assert reward(state(0.0), False, True) < 1.0
+
+
+def test_an_unknown_reward_lists_what_exists():
+    with pytest.raises(UnknownName, match=r"'spase'.*dense, sparse"):
+        make_reward("spase")

@@ -79,10 +79,10 @@ def _empty_linear(inputs: int, outputs: int, *, bias: bool = True) -> nn.Linear:
 
 
 def trunk(hidden: Sequence[int], generator: torch.Generator) -> nn.Sequential:
-    """LayerNorm and ELU after a first linear layer, then linear, LayerNorm and ELU for each further width."""
-    layers: list[nn.Module] = [nn.LayerNorm(hidden[0]), nn.ELU()]
+    """LayerNorm and ReLU after a first linear layer, then linear, LayerNorm and ReLU for each further width."""
+    layers: list[nn.Module] = [nn.LayerNorm(hidden[0]), nn.ReLU()]
     for inputs, outputs in itertools.pairwise(hidden):
-        layers += [linear(inputs, outputs, generator, gain=math.sqrt(2.0)), nn.LayerNorm(outputs), nn.ELU()]
+        layers += [linear(inputs, outputs, generator, gain=math.sqrt(2.0)), nn.LayerNorm(outputs), nn.ReLU()]
     return nn.Sequential(*layers)
 
 
@@ -94,7 +94,7 @@ def mlp(
     hidden: Sequence[int] = HIDDEN,
     output_gain: float = 1.0,
 ) -> nn.Sequential:
-    """A multi-layer perceptron (B, inputs) -> (B, outputs), LayerNorm and ELU after each hidden layer."""
+    """A multi-layer perceptron (B, inputs) -> (B, outputs), LayerNorm and ReLU after each hidden layer."""
     first = linear(inputs, hidden[0], generator, gain=math.sqrt(2.0))
     last = linear(hidden[-1], outputs, generator, gain=output_gain)
     return nn.Sequential(first, *trunk(hidden, generator), last)

@@ -13,7 +13,7 @@ class EMPO2Config:
     """Rows per update [E16: 1024-4096]."""
     imitation_batch: int = 512
     """Rows of successful episodes per update, drawn uniformly [E9]."""
-    updates_per_step: float = 0.5
+    updates_per_step: float = 0.25
     """Learner updates per environment step."""
     warmup_steps: int = 1024
     """Environment steps with the cloned policy before the first update; at least `batch_size`."""
@@ -49,15 +49,15 @@ class EMPO2Config:
     """E-step bound in nats on the improved distribution's KL from the target policy [E8]."""
     improvement_batch: int = 256
     """States per E-step, the first of the batch."""
-    improvement_samples: int = 12
+    improvement_samples: int = 8
     """Actions drawn from the target policy per state in the E-step."""
     neighbours: int = 4
     """Retrieved actions per state, in the E-step and when acting [E8, E10]."""
     retrieval_bandwidth: float = 0.1
     """Width, in action units, of the kernel that stands for a retrieved action's proposal density."""
-    target_samples: int = 2
+    target_samples: int = 1
     """Actions drawn from the target policy per row for the exploratory critic's maximum [E7]."""
-    target_neighbours: int = 2
+    target_neighbours: int = 1
     """Retrieved actions per row for the exploratory critic's maximum [E7]."""
     memory_share_start: float = 0.9
     """Weight of the memory stratum (imitating successful rows) in the policy loss, at the start [E9]."""
@@ -71,7 +71,7 @@ class EMPO2Config:
     """Policy draws offered as candidates while training [E10]."""
     advantage_margin: float = 0.01
     """Smallest advantage on which all critics must agree before the policy's action is left [E10]."""
-    choice_after_updates: int = 1500
+    choice_after_updates: int = 500
     """Updates before the critics choose: an immature critic harms."""
 
     def __post_init__(self) -> None:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 from importlib import import_module
 from typing import Any
@@ -59,6 +60,9 @@ class FrameRenderer:
         self._option = mujoco.MjvOption()
         self._option.geomgroup[0] = 0  # robosuite keeps collision shapes here
         self._gpu = mujoco.MjrContext(model, mujoco.mjtFontScale.mjFONTSCALE_100.value)
+        # The bindings shut their display down at exit, after which a context can no longer be freed.
+        self._closed = False
+        atexit.register(self.close)
         mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN.value, self._gpu)
 
     def render(self, positions: np.ndarray, camera: str) -> np.ndarray:
@@ -82,6 +86,10 @@ class FrameRenderer:
         return np.flipud(image).copy()
 
     def close(self) -> None:
-        """Free the OpenGL context."""
+        """Free the OpenGL context; a second time is harmless."""
+        if self._closed:
+            return
+        self._closed = True
+        atexit.unregister(self.close)
         self._gpu.free()
         self._context.free()

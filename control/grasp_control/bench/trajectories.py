@@ -39,7 +39,7 @@ def episode_arrays(kind: str, episodes: int, rng: np.random.Generator) -> tuple[
         path = course + start + wander
         observations = path @ to_observation
         actions = np.tanh(
-            np.diff(path, axis=1) @ to_action + 0.15 * rng.standard_normal((episodes, STEPS, 1))
+            np.diff(path, axis=1) @ to_action + 0.15 * rng.standard_normal((episodes, STEPS, ACTION_DIM))
         )
     else:
         observations = rng.standard_normal((episodes, STEPS + 1, OBSERVATION_DIM)).cumsum(axis=1)

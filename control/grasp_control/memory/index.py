@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import cast
+from typing import Any, cast
 
 import faiss
 import numpy as np
 
-_NPROBE = 32
+_NPROBE = 64
 _GROWTH = 4
 """The lists are trained again when the index holds this many times the rows they were trained for."""
 _ROWS_PER_LIST = 39
@@ -63,6 +63,7 @@ class VectorIndex:
         self._vectors: np.ndarray | None = np.empty((256, dim), np.float32)
         self._ivf: faiss.IndexIVF | None = None
         self._searcher: faiss.Index | None = None
+        self._gpu: Any = None
         self._trained_for = 0
         faiss.omp_set_num_threads(threads)
 
@@ -241,7 +242,7 @@ class VectorIndex:
         # A GPU index cannot remove rows: the one on the CPU is the master, and a copy searches.
         self._ivf = self._searcher = ivf
         if faiss.get_num_gpus() > 0:
-            self._gpu = faiss.StandardGpuResources()
+            self._gpu = self._gpu or faiss.StandardGpuResources()
             self._searcher = faiss.index_cpu_to_gpu(self._gpu, 0, ivf)
 
 

@@ -354,7 +354,7 @@ class LongTermMemory:
 
     def _batch(self, slots: np.ndarray, weights: np.ndarray) -> MemoryBatch:
         store = self.store
-        packed = np.take(store.rows, slots, axis=0)
+        packed = store.gather(slots)
         labels = np.take(store.labels, slots)
         return MemoryBatch(
             ids=labels["id"],

@@ -1,5 +1,6 @@
 """Retrieval index: the laws that FAISS itself does not hold (CASES 13, 14)."""
 
+import faiss
 import numpy as np
 import pytest
 
@@ -162,3 +163,25 @@ def test_list_count_follows_the_root():
         2048,
         4096,
     ]
+
+
+def test_a_copy_on_the_gpu_follows_the_index(monkeypatch):
+    # The functions of the GPU build, played by copies on the CPU: what counts is that no copy falls behind.
+    copies = []
+
+    def copy(resources, device, index):
+        copies.append(faiss.clone_index(index))
+        return copies[-1]
+
+    monkeypatch.setattr(faiss, "get_num_gpus", lambda: 1, raising=False)
+    monkeypatch.setattr(faiss, "StandardGpuResources", object, raising=False)
+    monkeypatch.setattr(faiss, "index_cpu_to_gpu", copy, raising=False)
+    vectors = clustered(3_000, np.random.default_rng(11))
+    index = VectorIndex(DIM, lambda ids: vectors[ids], exact_below=500)
+    for start in range(0, 3_000, 300):
+        index.add(np.arange(start, start + 300), vectors[start : start + 300])
+    index.remove(np.arange(1_000, 2_000))
+    assert copies[-1].ntotal == len(index) == 2_000
+    ids = index.search(vectors[::50], 1)[0][:, 0]
+    kept = (np.arange(0, 3_000, 50) < 1_000) | (np.arange(0, 3_000, 50) >= 2_000)
+    np.testing.assert_array_equal(ids == np.arange(0, 3_000, 50), kept)

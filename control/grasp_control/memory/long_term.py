@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -19,8 +18,9 @@ from grasp_control.memory import persistence
 from grasp_control.memory.config import MemoryConfig
 from grasp_control.memory.encoder import WindowEncoder
 from grasp_control.memory.eviction import surviving_rows
-from grasp_control.memory.index import VectorIndex
+from grasp_control.memory.retrieval import GOOD, EmbeddingSpace, answer
 from grasp_control.memory.score import Scorer
+from grasp_control.memory.statistics import MemoryCounters, composition
 from grasp_control.memory.store import RowStore
 from grasp_control.memory.targets import label_sources, n_step_targets, returns_to_go
 from grasp_control.types import MemoryBatch, Retrieved, Source, Trajectory
@@ -28,44 +28,6 @@ from grasp_control.types import MemoryBatch, Retrieved, Source, Trajectory
 _FIT_ROWS = 100_000
 _ENCODE_ROWS = 20_000
 _LEAST_PRIORITY = 1e-3  # Every row keeps a chance to be drawn.
-
-
-@dataclass
-class MemoryCounters:
-    """Events since the memory was made; saved and loaded with it."""
-
-    episodes: int = 0
-    """Episodes stored, and the id of the next one."""
-    rejected_episodes: int = 0
-    """Episodes with NaN or infinity, not stored."""
-    rejected_td_errors: int = 0
-    """TD errors that were NaN or infinite, not used."""
-    evictions: int = 0
-    """Cuts of a full memory."""
-    evicted_rows: int = 0
-    queries: int = 0
-    """Situations asked about."""
-    fallbacks: int = 0
-    """Queries over the deadline, answered with random rows."""
-    empty: int = 0
-    """Queries without any answer, as nothing was indexed yet."""
-    rejected_queries: int = 0
-    """Queries with NaN or infinity, answered with nothing."""
-    retrieval_driven: int = 0
-    """Stored steps whose action was driven by retrieval."""
-    retrieval_hits: int = 0
-    """Those whose episode succeeded."""
-
-
-@dataclass(frozen=True)
-class EmbeddingSpace:
-    """One encoder version and everything made with it: swapped as a whole, never mixed."""
-
-    encoder: WindowEncoder
-    successes: VectorIndex
-    """Rows of successful episodes."""
-    slips: VectorIndex
-    """Slip rows."""
 
 
 class LongTermMemory:
@@ -98,9 +60,9 @@ class LongTermMemory:
         self.scorer = Scorer(config.embedding_dim)
         self.store = RowStore(config.capacity, window_width, action_dim, config.embedding_dim)
         self.rng = rng
-        self._clock = clock
+        self.clock = clock
         encoder = WindowEncoder.create(window_width, config.embedding_dim, rng)
-        self.space = self._empty_space(encoder, self.store.embeddings)
+        self.space = EmbeddingSpace.empty(encoder, self.store, self.store.embeddings, config, clock)
 
     def __len__(self) -> int:
         return len(self.store)
@@ -158,7 +120,7 @@ class LongTermMemory:
         for name, values in labels.items():
             store.labels[name][slots] = values
         store.tree.update(slots, self._priorities(scores, sources))
-        self._index_rows(self.space, store.labels["id"][slots], sources, embeddings)
+        self.space.add(store.labels["id"][slots], sources, embeddings)
 
         driven = int(np.count_nonzero(trajectory.gated))
         self.counters.retrieval_driven += driven
@@ -244,11 +206,15 @@ class LongTermMemory:
 
         A query over the deadline is answered with random such rows; one with NaN or infinity with none.
         """
-        return self._retrieve(lambda space: space.successes, (Source.DEMO, Source.SUCCESS), windows, k)
+        space = self.space
+        return answer(self.store, space.encoder, space.successes, GOOD, windows, k, self.rng, self.counters)
 
     def retrieve_slips(self, windows: np.ndarray, k: int) -> Retrieved:
         """As `retrieve`, among slip rows: what to keep away from (E15)."""
-        return self._retrieve(lambda space: space.slips, (Source.SLIP,), windows, k)
+        space = self.space
+        return answer(
+            self.store, space.encoder, space.slips, (Source.SLIP,), windows, k, self.rng, self.counters
+        )
 
     def refresh_encoder(self) -> None:
         """Fit the encoder to the stored windows, embed every row anew and swap all in at once (E4)."""
@@ -259,10 +225,9 @@ class LongTermMemory:
         for start in range(0, len(live), _ENCODE_ROWS):
             slots = live[start : start + _ENCODE_ROWS]
             embeddings[slots] = encoder.encode(store.rows[slots, store.window])[0]
-        shadow = self._empty_space(encoder, embeddings)
+        shadow = EmbeddingSpace.empty(encoder, store, embeddings, self.config, self.clock)
         ordered = live[np.argsort(store.labels["id"][live])]
-        sources = store.labels["source"][ordered]
-        self._index_rows(shadow, store.labels["id"][ordered], sources, embeddings[ordered])
+        shadow.add(store.labels["id"][ordered], store.labels["source"][ordered], embeddings[ordered])
 
         self.space, store.embeddings = shadow, embeddings
         self.scorer.recentre(embeddings[live])
@@ -279,22 +244,8 @@ class LongTermMemory:
         return len(slots)
 
     def composition(self) -> dict[str, float]:
-        """Rows in all, rows and share of each source, share of rows flagged as slip and of rows whose episode
-        succeeded."""
-        size = len(self)
-        counts = {source.name.lower(): len(self.store.group(source)) for source in Source}
-        live = self.store.live_slots()
-        labels = self.store.labels
-        flags = {
-            "slip_flagged_share": labels["slip"][live],
-            "successful_episode_share": labels["success"][live],
-        }
-        return {
-            "size": size,
-            **{f"{name}_rows": count for name, count in counts.items()},
-            **{f"{name}_share": count / size if size else 0.0 for name, count in counts.items()},
-            **{name: float(flag.mean()) if size else 0.0 for name, flag in flags.items()},
-        }
+        """Rows and shares by source, slip and success: see `statistics.composition`."""
+        return composition(self.store)
 
     def score_histogram(self, bins: int = 20) -> tuple[np.ndarray, np.ndarray]:
         """Counts (bins,) and edges (bins + 1,) of the scores held."""
@@ -302,8 +253,7 @@ class LongTermMemory:
 
     def hit_rate(self) -> float:
         """Share of retrieval-driven actions whose episode succeeded; NaN before the first."""
-        driven = self.counters.retrieval_driven
-        return self.counters.retrieval_hits / driven if driven else float("nan")
+        return self.counters.hit_rate()
 
     def save(self, path: Path) -> None:
         """Write everything to one file, whole or not at all (CASES 15)."""
@@ -370,59 +320,6 @@ class LongTermMemory:
             weights=weights,
         )
 
-    def _retrieve(
-        self,
-        choose: Callable[[EmbeddingSpace], VectorIndex],
-        sources: tuple[Source, ...],
-        windows: np.ndarray,
-        k: int,
-    ) -> Retrieved:
-        windows = np.asarray(windows, np.float32)
-        if windows.ndim != 2 or windows.shape[1] != self.window_width:
-            raise ValueError(f"windows {windows.shape} do not match (Q, {self.window_width}).")
-        store, space = self.store, self.space
-        sound = np.isfinite(windows).all(axis=1)
-        embedded, _ = space.encoder.encode(windows if sound.all() else np.where(sound[:, None], windows, 0.0))
-        ids, distances, late = choose(space).search(embedded, k)
-        ids[~sound], late = -1, late & sound
-        if late.any():
-            pool = np.concatenate([store.group(source) for source in sources])
-            slots = _uniform(pool, int(late.sum()) * k, self.rng).reshape(-1, k)
-            ids[late] = store.labels["id"][slots]
-            distances[late] = np.linalg.norm(store.embeddings[slots] - embedded[late, None], axis=-1)
-        slots = store.slots_of(ids)
-        valid = slots >= 0
-        distances[~valid] = np.inf
-        # -1 would read the last row: every slot is valid here, and the rows of invalid ones are blanked.
-        actions = store.rows[np.where(valid, slots, 0), store.intended_action]
-        actions[~valid] = 0.0
-        self.counters.queries += len(windows)
-        self.counters.rejected_queries += int(np.count_nonzero(~sound))
-        self.counters.fallbacks += int(np.count_nonzero(late))
-        self.counters.empty += int(np.count_nonzero(sound & ~valid.any(axis=1)))
-        return Retrieved(ids, actions, distances, valid)
-
-    def _empty_space(self, encoder: WindowEncoder, embeddings: np.ndarray) -> EmbeddingSpace:
-        def make() -> VectorIndex:
-            return VectorIndex(
-                encoder.dim,
-                lambda ids: embeddings[self.store.slots_of(ids)],
-                exact_below=self.config.exact_below,
-                deadline_ms=self.config.deadline_ms,
-                threads=self.config.index_threads,
-                clock=self._clock,
-            )
-
-        return EmbeddingSpace(encoder, make(), make())
-
-    def _index_rows(
-        self, space: EmbeddingSpace, ids: np.ndarray, sources: np.ndarray, embeddings: np.ndarray
-    ) -> None:
-        good = (sources == Source.DEMO) | (sources == Source.SUCCESS)
-        slip = sources == Source.SLIP
-        space.successes.add(ids[good], embeddings[good])
-        space.slips.add(ids[slip], embeddings[slip])
-
     def _make_room(self, steps: int) -> None:
         if steps <= self.store.free_count:
             return
@@ -448,9 +345,7 @@ class LongTermMemory:
     def _discard(self, slots: np.ndarray) -> None:
         if not len(slots):
             return
-        ids = self.store.labels["id"][slots]
-        self.space.successes.remove(ids)
-        self.space.slips.remove(ids)
+        self.space.remove(self.store.labels["id"][slots])
         self.store.release(slots)
 
 

@@ -18,6 +18,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from grasp_control.memory.encoder import WindowEncoder
+from grasp_control.memory.retrieval import EmbeddingSpace
 from grasp_control.memory.store import LABELS
 from grasp_sim.errors import UserError
 
@@ -71,14 +72,17 @@ def load(memory: LongTermMemory, path: Path) -> None:
         setattr(memory.counters, name, value)
     memory.eviction_threshold = state["eviction_threshold"]
     memory.rng.bit_generator.state = state["rng"]
-    memory.space = memory._empty_space(
+    memory.space = EmbeddingSpace.empty(
         WindowEncoder(
             tensors["encoder.projection"],
             tensors["encoder.mean"],
             tensors["encoder.std"],
             state["encoder_version"],
         ),
+        store,
         store.embeddings,
+        memory.config,
+        memory.clock,
     )
     for name in ("successes", "slips"):
         prefix = f"{name}."

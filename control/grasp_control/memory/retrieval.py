@@ -1,0 +1,105 @@
+"""Neighbours of the policy's situation among the stored rows (E4, E5, E15).
+
+Shapes: B rows, Q queries, K neighbours, W window width, A action dimension, D embedding dimension.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from grasp_control.memory.config import MemoryConfig
+from grasp_control.memory.encoder import WindowEncoder
+from grasp_control.memory.index import VectorIndex
+from grasp_control.memory.statistics import MemoryCounters
+from grasp_control.memory.store import RowStore
+from grasp_control.types import Retrieved, Source
+
+GOOD = (Source.DEMO, Source.SUCCESS)
+"""Rows worth imitating."""
+
+
+@dataclass(frozen=True)
+class EmbeddingSpace:
+    """One encoder version and everything made with it: swapped as a whole, never mixed."""
+
+    encoder: WindowEncoder
+    successes: VectorIndex
+    """Rows of successful episodes."""
+    slips: VectorIndex
+    """Slip rows."""
+
+    @classmethod
+    def empty(
+        cls,
+        encoder: WindowEncoder,
+        store: RowStore,
+        embeddings: np.ndarray,
+        config: MemoryConfig,
+        clock: Callable[[], float],
+    ) -> EmbeddingSpace:
+        """Empty indexes over `embeddings` (N, D), which `encoder` made of the slots of `store`."""
+
+        def make() -> VectorIndex:
+            return VectorIndex(
+                encoder.dim,
+                lambda ids: embeddings[store.slots_of(ids)],
+                exact_below=config.exact_below,
+                deadline_ms=config.deadline_ms,
+                threads=config.index_threads,
+                clock=clock,
+            )
+
+        return cls(encoder, make(), make())
+
+    def add(self, ids: np.ndarray, sources: np.ndarray, embeddings: np.ndarray) -> None:
+        """Index rows (B,), each where its source belongs."""
+        good, slip = np.isin(sources, GOOD), sources == Source.SLIP
+        self.successes.add(ids[good], embeddings[good])
+        self.slips.add(ids[slip], embeddings[slip])
+
+    def remove(self, ids: np.ndarray) -> None:
+        """Take rows out, wherever they are."""
+        self.successes.remove(ids)
+        self.slips.remove(ids)
+
+
+def answer(
+    store: RowStore,
+    encoder: WindowEncoder,
+    index: VectorIndex,
+    sources: tuple[Source, ...],
+    windows: np.ndarray,
+    k: int,
+    rng: np.random.Generator,
+    counters: MemoryCounters,
+) -> Retrieved:
+    """The k nearest rows of `index` for (Q, W) windows, with their intended actions.
+
+    Late queries are answered with random rows of `sources`, those with NaN or infinity with none.
+    """
+    windows = np.asarray(windows, np.float32)
+    if windows.ndim != 2 or windows.shape[1] != encoder.window_width:
+        raise ValueError(f"windows {windows.shape} do not match (Q, {encoder.window_width}).")
+    sound = np.isfinite(windows).all(axis=1)
+    embedded, _ = encoder.encode(windows if sound.all() else np.where(sound[:, None], windows, 0.0))
+    ids, distances, late = index.search(embedded, k)
+    ids[~sound], late = -1, late & sound
+    if late.any():
+        pool = np.concatenate([store.group(source) for source in sources])
+        slots = pool[rng.integers(len(pool), size=(int(late.sum()), k))]
+        ids[late] = store.labels["id"][slots]
+        distances[late] = np.linalg.norm(store.embeddings[slots] - embedded[late, None], axis=-1)
+    slots = store.slots_of(ids)
+    valid = slots >= 0
+    distances[~valid] = np.inf
+    # -1 would read the last row: invalid neighbours read row 0 instead, and what was read is blanked.
+    actions = store.rows[np.where(valid, slots, 0), store.intended_action]
+    actions[~valid] = 0.0
+    counters.queries += len(windows)
+    counters.rejected_queries += int(np.count_nonzero(~sound))
+    counters.fallbacks += int(np.count_nonzero(late))
+    counters.empty += int(np.count_nonzero(sound & ~valid.any(axis=1)))
+    return Retrieved(ids, actions, distances, valid)

@@ -54,15 +54,16 @@ class DistillConfig:
     """Distillation of the hybrid policy into one network."""
 
     env_steps: int = 1500
-    """Environment steps of on-policy distillation: the student acts, the teacher labels."""
+    """Environment steps of on-policy distillation: the student acts, the teacher labels. They are part of
+    the run's `env_steps`."""
     updates: int = 6000
     """Student updates in all."""
     batch_size: int = 256
     """Rows per update."""
     learning_rate: float = 1e-3
     """Step size at the start; falls to zero on a cosine."""
-    rounds: int = 5
-    """Rounds of collecting and fitting that the environment steps are split into."""
+    memory_rows: int = 8192
+    """Windows of successful episodes that the first labels are made on."""
 
 
 @dataclass

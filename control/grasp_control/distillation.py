@@ -9,6 +9,7 @@ Shapes: B batch, W policy input, A action dimension.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import gymnasium
 import numpy as np
@@ -36,69 +37,71 @@ def student_actions(student: DistilledPolicy, windows: np.ndarray) -> np.ndarray
         return student(torch.from_numpy(windows)).numpy()
 
 
-class Distiller:
-    """Fits a student to a teacher's labels on windows that the student itself reaches."""
+class Distilled(NamedTuple):
+    """A distilled policy and how it did on the way."""
 
-    def __init__(
-        self,
-        config: DistillConfig,
-        student: DistilledPolicy,
-        label: Label,
-        windows: np.ndarray,
-        *,
-        rng: np.random.Generator,
-    ) -> None:
-        """Take the student, the teacher's labels and the first windows (B, W) to fit."""
-        self.config, self.student, self.label, self.rng = config, student, label, rng
-        self.windows = windows
-        self.actions = label(windows)
-        self.optimizer = torch.optim.AdamW(
-            student.network.parameters(), config.learning_rate, weight_decay=1e-4
-        )
-        self.updates = 0
+    student: DistilledPolicy
+    episodes: list[EpisodeResult]
+    """The episodes that the student ran to collect windows."""
 
-    def fit(self, updates: int, on_update: Callable[[float], None] | None = None) -> None:
-        """Gradient steps on the mean squared difference to the teacher, uniformly over all labelled windows."""
-        for _ in range(updates):
-            rows = self.rng.integers(len(self.windows), size=self.config.batch_size)
-            predicted = self.student(torch.from_numpy(self.windows[rows]))
-            loss = (predicted - torch.from_numpy(self.actions[rows])).square().sum(dim=1).mean()
-            rate = cosine(self.config.learning_rate, 0.0, self.updates / self.config.updates)
-            for group in self.optimizer.param_groups:
-                group["lr"] = rate
-            self.optimizer.zero_grad(set_to_none=True)
-            loss.backward()
-            self.optimizer.step()
-            self.updates += 1
-            if on_update is not None:
-                on_update(float(loss.detach()))
 
-    def collect(
-        self,
-        env: gymnasium.Env,
-        short_term: ShortTermMemory,
-        *,
-        seed: int,
-        steps: int,
-        on_step: Callable[[], None] | None = None,
-    ) -> list[EpisodeResult]:
-        """Let the student act for `steps` environment steps and add the windows with the teacher's labels."""
-        results, used = [], 0
-        for episode_seed in episode_seeds(seed, f"distill-{len(self.windows)}", steps):
-            if used >= steps:
-                break
+def distill(
+    config: DistillConfig,
+    teacher: Label,
+    normaliser: Normaliser,
+    windows: np.ndarray,
+    *,
+    env: gymnasium.Env,
+    short_term: ShortTermMemory,
+    seed: int,
+    rng: np.random.Generator,
+    torch_generator: torch.Generator,
+    on_update: Callable[[], object],
+) -> Distilled:
+    """Fit a student to the teacher's actions on `windows` and on windows that the student itself reaches.
+
+    Args:
+        config: sizes, and how many environment steps the student may act for.
+        teacher: the hybrid policy.
+        normaliser: the teacher's, shared by the student.
+        windows: (rows, W) of successful episodes.
+        env: where the student acts; no noise, and nothing is learned by reinforcement.
+        short_term: the student's window.
+        seed: of the student's episodes.
+        rng: draws batches.
+        torch_generator: initialises the student.
+        on_update: called after every update.
+    """
+    actions = teacher(windows)
+    student = make_student(normaliser, actions.shape[1], torch_generator)
+    optimizer = torch.optim.AdamW(student.network.parameters(), config.learning_rate, weight_decay=1e-4)
+    starts = iter(episode_seeds(seed, "distill", config.env_steps + 1))
+    episodes: list[EpisodeResult] = []
+    used = 0
+    for update in range(config.updates):
+        # Rounds of collecting are spread over the first half of the updates; the rest fits all of it.
+        due = min(2 * update / config.updates, 1.0) * config.env_steps
+        while used < due:
             done = rollout(
                 env,
-                lambda window: (student_actions(self.student, window[None])[0], False),
+                lambda window: (student_actions(student, window[None])[0], False),
                 short_term,
-                seed=episode_seed,
-                max_steps=steps - used,
-                on_step=on_step,
+                seed=next(starts),
+                max_steps=config.env_steps - used,
             )
             used += done.result.length
-            results.append(done.result)
+            episodes.append(done.result)
             if not done.faulty:
                 visited = done.trajectory.windows[:-1]
-                self.windows = np.concatenate([self.windows, visited])
-                self.actions = np.concatenate([self.actions, self.label(visited)])
-        return results
+                windows = np.concatenate([windows, visited])
+                actions = np.concatenate([actions, teacher(visited)])
+        rows = rng.integers(len(windows), size=config.batch_size)
+        predicted = student(torch.from_numpy(windows[rows]))
+        loss = (predicted - torch.from_numpy(actions[rows])).square().sum(dim=1).mean()
+        for group in optimizer.param_groups:
+            group["lr"] = cosine(config.learning_rate, 0.0, update / config.updates)
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        optimizer.step()
+        on_update()
+    return Distilled(student, episodes)

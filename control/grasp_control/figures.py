@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from grasp_control.metrics import wilson_interval
+from grasp_control.intervals import wilson_interval
 from grasp_control.tables import STEP_COLUMN
 
 Columns = Mapping[str, np.ndarray]

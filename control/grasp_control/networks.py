@@ -17,6 +17,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from grasp_control.manifest import OBSERVATION_UNITS
+
 STD_FLOOR = 1e-3
 """Smallest standard deviation used for normalising, in the input's own units. A column that was constant in
 training (one object size, say) must not turn a millimetre at run time into a thousand deviations."""
@@ -28,6 +30,11 @@ STD_MIN, STD_MAX = 0.02, 0.6
 """Bounds of the policy's standard deviation, in action units."""
 
 INITIAL_STD = 0.3
+
+_UNIT_FLOORS = {"m": 0.01, "N": 5.0, "1": 0.2, "s": 0.05}
+OBSERVATION_FLOORS: tuple[float, ...] = tuple(_UNIT_FLOORS[unit] for unit in OBSERVATION_UNITS)
+"""Smallest deviation of each observation that counts as information. The demonstrations' own can be far
+smaller (one object size, a pose of age 0) and would blow up noise."""
 
 HIDDEN = (256, 256)
 
@@ -61,6 +68,23 @@ class Normaliser(nn.Module):
     def forward(self, windows: Tensor) -> Tensor:
         """(..., W) raw -> (..., W) normalised."""
         return ((windows - self.mean) / self.std).clamp(-CLIP, CLIP)
+
+
+def fit_normaliser(observations: np.ndarray, action_dim: int, context: int) -> Normaliser:
+    """Statistics of the policy's window from demonstrated observations.
+
+    One mean and deviation per observation serves all `context` positions, so that the difference between two
+    positions (a velocity) keeps its meaning. Actions, already in [-1, 1], stay as they are.
+
+    Args:
+        observations: (rows, O) raw.
+        action_dim: A.
+        context: C, pairs in a window.
+    """
+    floor = np.asarray(OBSERVATION_FLOORS)
+    mean = np.concatenate([observations.mean(axis=0), np.zeros(action_dim)])
+    std = np.concatenate([np.maximum(observations.std(axis=0), floor), np.ones(action_dim)])
+    return Normaliser(np.tile(mean, context), np.tile(std, context))
 
 
 def linear(inputs: int, outputs: int, generator: torch.Generator, *, gain: float) -> nn.Linear:
@@ -118,12 +142,43 @@ class GaussianPolicy(nn.Module):
         std = STD_MIN + (STD_MAX - STD_MIN) * torch.sigmoid(spread + self.std_offset)
         return torch.tanh(mean), std
 
+
+class PolicyEnsemble(nn.Module):
+    """K Gaussian policies that differ by their initial weights and by the rows they are shown."""
+
+    def __init__(
+        self,
+        windows: int,
+        actions: int,
+        members: int,
+        generator: torch.Generator,
+        hidden: Sequence[int] = HIDDEN,
+    ) -> None:
+        """Take the widths W and A and the number of members K."""
+        super().__init__()
+        self.members = nn.ModuleList(
+            GaussianPolicy(windows, actions, generator, hidden) for _ in range(members)
+        )
+
+    def forward(self, windows: Tensor) -> tuple[Tensor, Tensor]:
+        """(B, W), or (K, B, W) with rows of its own for each member, -> mean and std (K, B, A)."""
+        rows = windows.expand(len(self.members), -1, -1) if windows.ndim == 2 else windows
+        pairs = [member(own) for member, own in zip(self.members, rows, strict=True)]
+        return torch.stack([mean for mean, _ in pairs]), torch.stack([std for _, std in pairs])
+
     def sample(self, windows: Tensor, generator: torch.Generator, count: int) -> Tensor:
-        """(count, B, A) draws for windows (B, W), clipped to [-1, 1]; no gradient."""
+        """(count * K, B, A): `count` draws from each member for windows (B, W), clipped; no gradient."""
         with torch.no_grad():
             mean, std = self(windows)
             noise = torch.randn((count, *mean.shape), generator=generator, device=mean.device)
-            return (mean + std * noise).clamp(-1.0, 1.0)
+            return (mean + std * noise).clamp(-1.0, 1.0).flatten(0, 1)
+
+    def sample_member(self, member: int, windows: Tensor, generator: torch.Generator) -> Tensor:
+        """(1, B, A): one draw from a single member for windows (B, W), clipped; no gradient."""
+        with torch.no_grad():
+            mean, std = self.members[member](windows)
+            noise = torch.randn(mean.shape, generator=generator, device=mean.device)
+            return (mean + std * noise).clamp(-1.0, 1.0)[None]
 
 
 class _Critic(nn.Module):

@@ -34,6 +34,8 @@ class EpisodeResult(NamedTuple):
     """Steps in which the object slid in the fingers."""
     drops: int
     """Steps in which the object was dropped."""
+    gated_steps: int = 0
+    """Steps whose action memory drove."""
 
 
 class Rollout(NamedTuple):
@@ -96,7 +98,13 @@ def rollout(
         if max_steps is not None and len(actions) >= max_steps and not terminated:
             truncated = True
     result = EpisodeResult(
-        seed, success, float(np.sum(rewards)), len(actions), int(np.sum(slips)), int(np.sum(drops))
+        seed=seed,
+        success=success,
+        total_reward=float(np.sum(rewards)),
+        length=len(actions),
+        slips=int(np.sum(slips)),
+        drops=int(np.sum(drops)),
+        gated_steps=int(np.sum(gates)),
     )
     trajectory = Trajectory(
         windows=episode_windows(np.stack(observations), np.stack(actions), short_term.context),

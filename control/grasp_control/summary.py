@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from grasp_control.figures import Columns
-from grasp_control.metrics import wilson_interval
+from grasp_control.intervals import wilson_interval
 from grasp_control.tables import STEP_COLUMN, read_stream
 
 POLICY_LABELS = {

@@ -22,7 +22,7 @@ from grasp_control.config import EnvConfig
 from grasp_control.memory.window import ShortTermMemory
 from grasp_control.rollout import Act, rollout
 from grasp_sim import registry
-from grasp_sim.cli import run_command
+from grasp_sim.cli import overrides, run_command
 from grasp_sim.contract import ACTION_DIM, OBSERVATION_DIM, POLICY_RATE_HZ
 from grasp_sim.errors import UserError
 
@@ -93,8 +93,10 @@ def render_grasps(bundle: Path, path: Path, env: EnvConfig, seeds: Sequence[int]
 
     Returns `path`. Raises VideoError, with what to install, where nothing can be rendered.
     """
-    settings = [f"bundle={_quoted(bundle)}", f"path={_quoted(path)}", f"seeds={list(seeds)}"]
-    settings += [f"env.{name}={_quoted(value)}" for name, value in vars(env).items()]
+    settings = [
+        *overrides({"bundle": bundle, "path": path, "seeds": list(seeds)}),
+        *overrides(vars(env), "env."),
+    ]
     command = [sys.executable, "-m", PROGRAM, *settings]
     done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
     if done.returncode != 0:
@@ -166,13 +168,6 @@ def _frames(
         rollout(env, act, short_term, seed=seed, on_step=render)
         yield from episode
         yield from [episode[-1]] * OUTCOME_FRAMES
-
-
-def _quoted(value: object) -> str:
-    """A value as Hydra reads it back unchanged, whatever characters a path holds."""
-    if not isinstance(value, str | Path):
-        return str(value)
-    return "'" + str(value).replace("'", "\\'") + "'"
 
 
 def main() -> int:

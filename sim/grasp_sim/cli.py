@@ -22,7 +22,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -118,6 +118,19 @@ def presets(config_dir: Path | None) -> dict[str, list[str]]:
         return {}
     folders = sorted(p for p in config_dir.iterdir() if p.is_dir())
     return {f.name: names for f in folders if (names := sorted(p.stem for p in f.glob("*.yaml")))}
+
+
+def overrides(values: Mapping[str, object], prefix: str = "") -> list[str]:
+    """`key=value` settings for another command, which reads each value back unchanged, whatever it holds."""
+
+    def written(value: object) -> str:
+        if isinstance(value, bool):
+            return str(value).lower()
+        if isinstance(value, str | Path):
+            return "'" + str(value).replace("'", "\\'") + "'"
+        return str(value)
+
+    return [f"{prefix}{key}={written(value)}" for key, value in values.items()]
 
 
 def require_choice(name: str, value: str, choices: Iterable[str]) -> None:

@@ -41,7 +41,13 @@ TCP pose."""
 OBSERVATION_DIM = len(OBSERVATION_NAMES)
 
 ACTION_NAMES: tuple[str, ...] = ("delta_x", "delta_y", "delta_z", "delta_yaw", "opening", "force_limit")
-"""All in [-1, 1]. Deltas are along the base frame's axes per policy step. Opening: -1 closed, 1 open."""
+"""All in [-1, 1]. Deltas are along the base frame's axes per policy step. Opening: -1 closed, 1 open, reached
+at half of that already (`OPENING_GAIN`)."""
+
+OPENING_GAIN = 2.0
+"""The opening saturates beyond +-1 / OPENING_GAIN. A jitter around "open" or "closed" then moves no finger:
+fingers that drift show in the next observation as the beginning of a grasp and pull the policy into closing
+too early, and a real gripper's driver is spared a stream of near-equal commands."""
 
 ACTION_DIM = len(ACTION_NAMES)
 
@@ -230,10 +236,34 @@ def executed_action(action: np.ndarray) -> np.ndarray:
 def decode(action: np.ndarray, scale: ActionScale) -> Command:
     """Turn an action into a command. The action is clipped by `executed_action` first; same errors."""
     sent = executed_action(action).astype(np.float64)
-    fraction = (sent[4:] + 1.0) / 2.0
+    fraction = (np.clip(sent[4:] * (OPENING_GAIN, 1.0), -1.0, 1.0) + 1.0) / 2.0
     return Command(
         delta_position=sent[:3] * scale.position,
         delta_yaw=float(sent[3] * scale.yaw),
         opening=float(fraction[0] * scale.opening),
         force_limit=float(scale.force_min + fraction[1] * (scale.force_max - scale.force_min)),
     )
+
+
+def rotate_about_vertical(
+    observations: np.ndarray, actions: np.ndarray, angles: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The same situations seen from a base turned about its z axis: copies with horizontal vectors rotated.
+
+    Observations hold no absolute heading, and what they say of yaw is relative, so only (object_dx, object_dy)
+    and (delta_x, delta_y) turn. A symmetry of the task until the arm's reach is left; learning uses it for
+    small angles. Actions turned out of [-1, 1] are clipped.
+
+    Args:
+        observations: (..., OBSERVATION_DIM).
+        actions: (..., ACTION_DIM).
+        angles: rad, broadcast against the leading dimensions of both.
+    """
+    cosine, sine = np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
+    turned = []
+    for values, x in ((observations, OBSERVATION_NAMES.index("object_dx")), (actions, 0)):
+        copy = values.copy()
+        copy[..., x] = cosine * values[..., x] - sine * values[..., x + 1]
+        copy[..., x + 1] = sine * values[..., x] + cosine * values[..., x + 1]
+        turned.append(copy)
+    return turned[0], np.clip(turned[1], -1.0, 1.0)

@@ -8,17 +8,18 @@ Shapes: B batch, S improvement states, N samples, K retrieved, M members, W poli
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
 
+from grasp_control.checkpoint import Restorable
 from grasp_control.empo2 import critics, mpo
 from grasp_control.empo2.config import EMPO2Config
 from grasp_control.empo2.exploration import choose
 from grasp_control.empo2.schedules import cosine, linear
 from grasp_control.memory.long_term import LongTermMemory
-from grasp_control.networks import GaussianPolicy, Normaliser, QEnsemble, track
+from grasp_control.networks import Normaliser, PolicyEnsemble, QEnsemble, track
 from grasp_control.types import MemoryBatch, Retrieved
 
 Stats = dict[str, float]
@@ -37,9 +38,9 @@ class Decision(NamedTuple):
 
 @dataclass
 class _Networks:
-    policy: GaussianPolicy
-    target_policy: GaussianPolicy
-    average_policy: GaussianPolicy
+    policy: PolicyEnsemble
+    target_policy: PolicyEnsemble
+    average_policy: PolicyEnsemble
     conservative: QEnsemble
     target_conservative: QEnsemble
     exploratory: QEnsemble
@@ -74,8 +75,8 @@ class Agent:
         self.updates = 0
         width, hidden = normaliser.mean.shape[0], (config.hidden_width, config.hidden_width)
 
-        def policy() -> GaussianPolicy:
-            return GaussianPolicy(width, action_dim, generator, hidden)
+        def policy() -> PolicyEnsemble:
+            return PolicyEnsemble(width, action_dim, config.actors, generator, hidden)
 
         def ensemble() -> QEnsemble:
             return QEnsemble(width, action_dim, config.critics, generator, hidden)
@@ -121,47 +122,51 @@ class Agent:
     # --- acting ----------------------------------------------------------------------------------
 
     @torch.no_grad()
-    def act(self, windows: np.ndarray, memory: LongTermMemory, *, explore: bool) -> Decision:
-        """Choose among the policy's mean, draws from it and retrieved actions (E10).
+    def act(self, windows: np.ndarray, memory: LongTermMemory, *, member: int | None) -> Decision:
+        """Choose among the actors' means and retrieved actions (E10).
 
         Args:
             windows: (B, W) raw policy inputs.
             memory: where neighbours are retrieved from.
-            explore: also offer draws from the policy as candidates.
+            member: the actor whose action stands unless the critics agree on a better candidate. Training
+                follows one actor for a whole episode, so that where they disagree each is tried to the end.
+                None is the mean of all, for evaluation and as the teacher of distillation.
         """
         states = self.normaliser(torch.from_numpy(windows))
-        mean, std = self.networks.average_policy(states)
+        means, _ = self.networks.average_policy(states)
+        base = means.mean(dim=0) if member is None else means[member]
         if self.updates < self.config.choice_after_updates:
             nothing = np.zeros(len(windows), dtype=bool)
-            return Decision(mean.numpy(), nothing, nothing)
-        draws = self.config.acting_samples if explore else 0
-        noise = torch.randn((draws, *mean.shape), generator=self.generator)
+            return Decision(base.numpy(), nothing, nothing)
         found = memory.retrieve(windows, self.config.neighbours)
         retrieved = torch.from_numpy(found.actions).transpose(0, 1)
-        candidates = torch.cat([mean[None], (mean + std * noise).clamp(-1.0, 1.0), retrieved])
+        candidates = torch.cat([base[None], means, retrieved])
         valid = torch.ones(candidates.shape[:2], dtype=torch.bool)
-        valid[1 + draws :] = torch.from_numpy(found.valid).T
+        valid[1 + len(means) :] = torch.from_numpy(found.valid).T
         conservative = self.networks.conservative(states, candidates)
         exploratory = self.networks.exploratory(states, candidates)
         blended = critics.blend(conservative, exploratory, self.eta)
         index = choose(conservative, blended, valid, margin=self.config.advantage_margin)
         chosen = candidates[index, torch.arange(len(windows))]
-        return Decision(chosen.numpy(), (index > draws).numpy(), (index != 0).numpy())
+        return Decision(chosen.numpy(), (index > len(means)).numpy(), (index != 0).numpy())
 
     @torch.no_grad()
     def mean_action(self, windows: np.ndarray) -> np.ndarray:
-        """The averaged policy's mean, raw windows (B, W) -> (B, A)."""
-        return self.networks.average_policy(self.normaliser(torch.from_numpy(windows)))[0].numpy()
+        """The mean of all actors, without memory and critics: raw windows (B, W) -> (B, A)."""
+        means, _ = self.networks.average_policy(self.normaliser(torch.from_numpy(windows)))
+        return means.mean(dim=0).numpy()
 
     # --- learning --------------------------------------------------------------------------------
 
-    def clone(self, windows: np.ndarray, actions: np.ndarray) -> float:
-        """One step of behaviour cloning on raw windows (B, W) and actions (B, A); returns the loss."""
-        mean, _ = self.networks.policy(self.normaliser(torch.from_numpy(windows)))
-        loss = self._imitation_loss(mean, torch.from_numpy(actions))
+    def clone(self, batch: MemoryBatch) -> float:
+        """One step of behaviour cloning; returns the loss. Each actor sees its own share of the rows."""
+        windows = self.normaliser(torch.from_numpy(batch.windows))
+        actions = torch.from_numpy(batch.intended_actions)
+        loss = self._imitation_loss(windows, actions, torch.ones(len(actions)))
         self._step_policy(loss)
-        track(self.networks.average_policy.parameters(), self.networks.policy.parameters(), 0.01)
-        self.networks.target_policy.load_state_dict(self.networks.policy.state_dict())
+        n = self.networks
+        track(n.average_policy.parameters(), n.policy.parameters(), self.config.average_rate)
+        n.target_policy.load_state_dict(n.policy.state_dict())
         return float(loss.detach())
 
     def update(self, batch: MemoryBatch, successes: MemoryBatch, memory: LongTermMemory) -> Stats:
@@ -190,16 +195,16 @@ class Agent:
     def _update_critics(self, batch: MemoryBatch, memory: LongTermMemory) -> tuple[Stats, np.ndarray]:
         n = self.networks
         states = self.normaliser(torch.from_numpy(batch.windows))
+        next_states = self.normaliser(torch.from_numpy(batch.bootstrap_windows))
         actions = torch.from_numpy(batch.actions)
         rewards, discounts = torch.from_numpy(batch.n_step_rewards), torch.from_numpy(batch.discounts)
         returns, weights = torch.from_numpy(batch.returns_to_go), torch.from_numpy(batch.weights)
         with torch.no_grad():
-            next_states = self.normaliser(torch.from_numpy(batch.bootstrap_windows))
-            candidates, valid, _ = self._candidates(
-                next_states,
-                memory.retrieve(batch.bootstrap_windows, self.config.target_neighbours),
-                self.config.target_samples,
-            )
+            # One actor per update, at random: over the updates, draws from their mixture.
+            member = int(torch.randint(self.config.actors, (), generator=self.generator))
+            drawn = n.target_policy.sample_member(member, next_states, self.generator)
+            found = memory.retrieve(batch.bootstrap_windows, self.config.target_neighbours)
+            candidates, valid = _with_retrieved(drawn, found)
             conservative = critics.conservative_targets(
                 rewards, discounts, n.target_conservative(next_states, candidates[0]), returns
             )
@@ -215,56 +220,69 @@ class Agent:
 
     def _update_policy(self, batch: MemoryBatch, successes: MemoryBatch, memory: LongTermMemory) -> Stats:
         n, config = self.networks, self.config
-        rows = slice(0, config.improvement_batch)
-        raw = batch.windows[rows]
+        raw = batch.windows[: config.improvement_batch]
         states = self.normaliser(torch.from_numpy(raw))
         with torch.no_grad():
             target = mpo.Gaussian(*n.target_policy(states))
-            candidates, valid, samples = self._candidates(
-                states, memory.retrieve(raw, config.neighbours), config.improvement_samples
-            )
-            log_weights = mpo.retrieval_log_weights(
-                candidates, valid, target, samples, config.retrieval_bandwidth
-            )
+            drawn = n.target_policy.sample(states, self.generator, config.improvement_samples)
+            candidates, valid = _with_retrieved(drawn, memory.retrieve(raw, config.neighbours))
+            log_prior = mpo.candidate_log_prior(valid, len(drawn), config.retrieval_share)
             q = critics.blend(
                 n.target_conservative(states, candidates), n.target_exploratory(states, candidates), self.eta
             )
-            temperature = mpo.solve_temperature(q, log_weights, config.epsilon)
-            weights = mpo.improvement_weights(q, log_weights, temperature)
-        loss, stats = mpo.mpo_loss(
+            temperature = mpo.solve_temperature(q, log_prior, config.epsilon)
+            weights = mpo.improvement_weights(q, log_prior, temperature)
+        improvement, stats = mpo.mpo_loss(
             mpo.Gaussian(*n.policy(states)),
             target,
-            candidates,
-            weights,
+            candidates[:, None],
+            weights[:, None],
             kl_mean=self.kl_lambda,
             kl_std=self.kl_lambda * config.std_penalty_ratio,
         )
-        mean, _ = n.policy(self.normaliser(torch.from_numpy(successes.windows)))
-        imitation = self._imitation_loss(mean, torch.from_numpy(successes.intended_actions))
+        imitation, kept = self._memory_stratum(successes)
         share = linear(config.memory_share_start, config.memory_share_end, self.progress)
-        self._step_policy((1.0 - share) * loss + share * imitation)
-        retrieved_mass = float(weights[samples:].sum(dim=0).mean())
+        self._step_policy((1.0 - share) * improvement + share * imitation)
         return stats | {
             "imitation_loss": float(imitation.detach()),
+            "imitation_kept": kept,
             "temperature": float(temperature),
-            "retrieved_mass": retrieved_mass,
+            "retrieved_mass": float(weights[len(drawn) :].sum(dim=0).mean()),
             "memory_share": share,
         }
 
-    def _candidates(
-        self, states: torch.Tensor, found: Retrieved, samples: int
-    ) -> tuple[torch.Tensor, torch.Tensor, int]:
-        """Samples of the target policy, then retrieved actions: (N + K, B, A), valid (N + K, B), N."""
-        drawn = self.networks.target_policy.sample(states, self.generator, samples)
-        retrieved = torch.from_numpy(found.actions).transpose(0, 1)
-        exists = torch.from_numpy(found.valid).transpose(0, 1)
-        valid = torch.cat([torch.ones(drawn.shape[:2], dtype=torch.bool), exists])
-        return torch.cat([drawn, retrieved]), valid, samples
+    def _memory_stratum(self, successes: MemoryBatch) -> tuple[torch.Tensor, float]:
+        """Imitate successful episodes, but not the steps that the critics call worse than the policy's own.
 
-    def _imitation_loss(self, mean: torch.Tensor, actions: torch.Tensor) -> torch.Tensor:
+        A success holds poor steps too. Each is weighted min(1, exp(A / beta)), A its advantage over the
+        target policy's mean (critic-regularised regression, Wang et al. 2020, never above 1 so that an
+        overestimated step cannot take over). Returns the loss and the mean weight.
+        """
+        n = self.networks
+        windows = self.normaliser(torch.from_numpy(successes.windows))
+        actions = torch.from_numpy(successes.intended_actions)
+        weights = torch.ones(len(actions))
+        if self.updates >= self.config.choice_after_updates:
+            with torch.no_grad():
+                mean, _ = n.target_policy(windows)
+                pair = torch.stack([actions, mean.mean(dim=0)])
+                q = critics.blend(
+                    n.target_conservative(windows, pair), n.target_exploratory(windows, pair), self.eta
+                )
+                weights = ((q[0] - q[1]) / self.config.advantage_scale).clamp(max=0.0).exp()
+        return self._imitation_loss(windows, actions, weights), float(weights.mean())
+
+    def _imitation_loss(
+        self, states: torch.Tensor, actions: torch.Tensor, weights: torch.Tensor
+    ) -> torch.Tensor:
+        """Each actor imitates its own share of the rows, so that they stay different where data is thin."""
+        count = self.config.actors
+        rows = len(states) // count * count
+        mean, _ = self.networks.policy(states[:rows].unflatten(0, (count, -1)))
         # Likelihood under a fixed width: fitting the width too would end all exploration, since the agent's
         # own intended actions have no spread.
-        return 0.5 * ((actions - mean) / self.config.imitation_std).square().sum(dim=1).mean()
+        errors = ((actions[:rows].unflatten(0, (count, -1)) - mean) / self.config.imitation_std).square()
+        return 0.5 * (weights[:rows].unflatten(0, (count, -1)) * errors.sum(dim=-1)).mean()
 
     def _step_policy(self, loss: torch.Tensor) -> None:
         self.policy_optimizer.zero_grad(set_to_none=True)
@@ -280,25 +298,20 @@ class Agent:
 
     # --- saving ----------------------------------------------------------------------------------
 
-    def state_dict(self) -> dict[str, Any]:
-        """Everything an exact resume needs, generator included."""
+    def parts(self) -> dict[str, Restorable]:
+        """Everything that an exact resume needs beside `updates`, for `checkpoint.capture` and `restore`."""
         return {
-            "networks": {name: net.state_dict() for name, net in vars(self.networks).items()},
-            "normaliser": self.normaliser.state_dict(),
-            "policy_optimizer": self.policy_optimizer.state_dict(),
-            "critic_optimizer": self.critic_optimizer.state_dict(),
-            "generator": self.generator.get_state(),
-            "updates": self.updates,
-            "total_updates": self.total_updates,
+            "normaliser": self.normaliser,
+            **vars(self.networks),
+            "policy_optimizer": self.policy_optimizer,
+            "critic_optimizer": self.critic_optimizer,
+            "generator": self.generator,
         }
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Inverse of `state_dict`, for an agent built with the same configuration."""
-        for name, net in vars(self.networks).items():
-            net.load_state_dict(state["networks"][name])
-        self.normaliser.load_state_dict(state["normaliser"])
-        self.policy_optimizer.load_state_dict(state["policy_optimizer"])
-        self.critic_optimizer.load_state_dict(state["critic_optimizer"])
-        self.generator.set_state(state["generator"])
-        self.updates = int(state["updates"])
-        self.total_updates = int(state["total_updates"])
+
+def _with_retrieved(drawn: torch.Tensor, found: Retrieved) -> tuple[torch.Tensor, torch.Tensor]:
+    """Candidates (N + K, B, A), draws first, and which of them exist (N + K, B)."""
+    retrieved = torch.from_numpy(found.actions).transpose(0, 1)
+    exists = torch.from_numpy(found.valid).transpose(0, 1)
+    valid = torch.cat([torch.ones(drawn.shape[:2], dtype=torch.bool), exists])
+    return torch.cat([drawn, retrieved]), valid

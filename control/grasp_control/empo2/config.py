@@ -11,18 +11,22 @@ class EMPO2Config:
 
     batch_size: int = 1024
     """Rows per update [E16: 1024-4096]."""
-    imitation_batch: int = 512
-    """Rows of successful episodes per update, drawn uniformly [E9]."""
-    updates_per_step: float = 0.25
+    imitation_batch: int = 1024
+    """Rows of successful episodes per update, drawn uniformly and shared out among the actors [E9]."""
+    updates_per_step: float = 0.5
     """Learner updates per environment step."""
     warmup_steps: int = 1024
     """Environment steps with the cloned policy before the first update; at least `batch_size`."""
-    cloning_updates: int = 3000
+    cloning_updates: int = 2000
     """Behaviour-cloning updates on the demonstrations before the first environment step."""
-    cloning_batch: int = 256
-    """Rows per cloning update."""
+    cloning_batch: int = 512
+    """Rows per cloning update, shared out among the actors."""
+    symmetry_angle: float = 0.5
+    """rad; imitated rows are turned about the vertical axis by up to this angle. 0 switches it off."""
     hidden_width: int = 256
     """Width of both hidden layers, actor and critics."""
+    actors: int = 4
+    """Members of the policy ensemble: one acts through a training episode, their mean is the policy."""
     critics: int = 3
     """Members of each critic ensemble [E7]."""
     learning_rate: float = 3e-4
@@ -31,9 +35,9 @@ class EMPO2Config:
     """Step size at the end of the run."""
     gradient_norm: float = 10.0
     """Clip of the policy's gradient norm."""
-    target_rate: float = 0.01
+    target_rate: float = 0.02
     """Share of the online weights that the targets take over per update."""
-    average_rate: float = 0.003
+    average_rate: float = 0.01
     """The same for the averaged policy, which acts and is distilled."""
     eta_start: float = 0.8
     """Weight of the conservative critic at the start [E7]."""
@@ -49,14 +53,15 @@ class EMPO2Config:
     """E-step bound in nats on the improved distribution's KL from the target policy [E8]."""
     improvement_batch: int = 256
     """States per E-step, the first of the batch."""
-    improvement_samples: int = 8
-    """Actions drawn from the target policy per state in the E-step."""
+    improvement_samples: int = 2
+    """Actions drawn from each actor of the target policy per state in the E-step."""
     neighbours: int = 4
     """Retrieved actions per state, in the E-step and when acting [E8, E10]."""
-    retrieval_bandwidth: float = 0.1
-    """Width, in action units, of the kernel that stands for a retrieved action's proposal density."""
-    target_samples: int = 1
-    """Actions drawn from the target policy per row for the exploratory critic's maximum [E7]."""
+    retrieval_share: float = 0.3
+    """Prior mass of the retrieved actions among the E-step's candidates [E8]."""
+    advantage_scale: float = 0.05
+    """Units of return by which a step of a successful episode must be worse than the policy's own action for
+    its weight in imitation to fall to 1/e."""
     target_neighbours: int = 1
     """Retrieved actions per row for the exploratory critic's maximum [E7]."""
     memory_share_start: float = 0.9
@@ -67,11 +72,11 @@ class EMPO2Config:
     """Width, in action units, of the likelihood under which successful rows are imitated."""
     exploration_noise: float = 0.1
     """Standard deviation, in action units, added to the intended action while training."""
-    acting_samples: int = 4
-    """Policy draws offered as candidates while training [E10]."""
+    hard_start_share: float = 0.5
+    """Share of training episodes that repeat a start whose last try failed (prioritised level replay)."""
     advantage_margin: float = 0.01
     """Smallest advantage on which all critics must agree before the policy's action is left [E10]."""
-    choice_after_updates: int = 500
+    choice_after_updates: int = 750
     """Updates before the critics choose: an immature critic harms."""
 
     def __post_init__(self) -> None:
@@ -86,7 +91,7 @@ class EMPO2Config:
                 f"algo.improvement_batch={self.improvement_batch} must lie between 1 and "
                 f"algo.batch_size={self.batch_size}."
             )
-        for name in ("updates_per_step", "learning_rate", "imitation_std", "retrieval_bandwidth", "epsilon"):
+        for name in ("updates_per_step", "learning_rate", "imitation_std", "epsilon"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"algo.{name}={getattr(self, name)} must be positive.")
         for name in ("eta_start", "eta_end", "memory_share_start", "memory_share_end", "target_rate"):

@@ -30,37 +30,32 @@ def log_density(actions: torch.Tensor, policy: Gaussian) -> torch.Tensor:
     return (-0.5 * z.square() - policy.std.log() - 0.5 * _LOG_2PI).sum(dim=-1)
 
 
-def retrieval_log_weights(
-    actions: torch.Tensor, valid: torch.Tensor, policy: Gaussian, samples: int, bandwidth: float
-) -> torch.Tensor:
-    """Log importance weights of N candidates of which the first `samples` were drawn from `policy`.
+def candidate_log_prior(valid: torch.Tensor, samples: int, memory_share: float) -> torch.Tensor:
+    """Log prior of N candidates: the policy mixed with the memory.
 
-    Retrieved actions are not draws from the policy. The candidates are treated as one draw from a mixture of
-    the policy and a kernel of width `bandwidth` around each retrieved action, and weighted by policy over
-    mixture (the balance heuristic, Veach and Guibas 1995), so that the E-step stays the one of the policy.
+    The improved distribution is q(a) ~ prior(a) exp(Q / T). Under the policy alone, an action that it would
+    hardly draw (open instead of closed) can never gain weight, however much better it is. So the prior is a
+    mixture: 1 - `memory_share` spread over the draws from the policy, `memory_share` over the actions
+    retrieved for the same situation. Where nothing was retrieved the prior is the policy.
 
     Args:
-        actions: (N, B, A); the last N - samples are retrieved.
-        valid: (N, B) bool.
+        valid: (N, B) bool; the first `samples` candidates are draws from the policy and always valid.
+        samples: number of draws from the policy.
+        memory_share: in [0, 1).
 
     Returns:
-        (N, B); minus infinity where not valid.
+        (N, B), each column's probabilities summing to 1; minus infinity where not valid.
     """
-    log_policy = log_density(actions, policy)
-    retrieved = actions[samples:]
-    if len(retrieved) == 0:
-        return torch.zeros_like(log_policy)
-    log_terms = [math.log(samples) + log_policy]
-    for centre, exists in zip(retrieved, valid[samples:], strict=True):
-        kernel = Gaussian(centre, torch.full_like(centre, bandwidth))
-        log_terms.append(log_density(actions, kernel).masked_fill(~exists, -torch.inf))
-    count = samples + valid[samples:].sum(dim=0)
-    log_mixture = torch.logsumexp(torch.stack(log_terms), dim=0) - count.log()
-    return (log_policy - log_mixture).masked_fill(~valid, -torch.inf)
+    retrieved = valid[samples:].sum(dim=0)
+    share = torch.where(retrieved > 0, memory_share, 0.0)
+    prior = torch.empty(valid.shape)
+    prior[:samples] = (1.0 - share) / samples
+    prior[samples:] = valid[samples:] * share / retrieved.clamp(min=1)
+    return prior.log()
 
 
 def solve_temperature(
-    q: torch.Tensor, log_weights: torch.Tensor, epsilon: float, iterations: int = 40
+    q: torch.Tensor, log_prior: torch.Tensor, epsilon: float, iterations: int = 40
 ) -> torch.Tensor:
     """The temperature that minimises MPO's dual g(T) = T * epsilon + T * mean_B log E_N[exp(Q / T)].
 
@@ -70,7 +65,7 @@ def solve_temperature(
 
     Args:
         q: (N, B).
-        log_weights: (N, B), importance weights of the candidates.
+        log_prior: (N, B), log prior of the candidates.
         epsilon: bound in nats on the KL from the sampling policy to the improved distribution.
 
     Returns:
@@ -79,23 +74,21 @@ def solve_temperature(
     low, high = math.log(1e-4), math.log(1e2)
     for _ in range(iterations):
         middle = 0.5 * (low + high)
-        if float(_improvement_kl(q, log_weights, math.exp(middle))) > epsilon:
+        if float(_improvement_kl(q, log_prior, math.exp(middle))) > epsilon:
             low = middle
         else:
             high = middle
     return torch.tensor(math.exp(high), dtype=q.dtype)
 
 
-def improvement_weights(
-    q: torch.Tensor, log_weights: torch.Tensor, temperature: torch.Tensor
-) -> torch.Tensor:
+def improvement_weights(q: torch.Tensor, log_prior: torch.Tensor, temperature: torch.Tensor) -> torch.Tensor:
     """E-step weights, (N, B), summing to 1 over N."""
-    return torch.softmax(q / temperature + log_weights, dim=0)
+    return torch.softmax(q / temperature + log_prior, dim=0)
 
 
-def _improvement_kl(q: torch.Tensor, log_weights: torch.Tensor, temperature: float) -> torch.Tensor:
-    prior = torch.log_softmax(log_weights, dim=0)
-    posterior = torch.log_softmax(q / temperature + log_weights, dim=0)
+def _improvement_kl(q: torch.Tensor, log_prior: torch.Tensor, temperature: float) -> torch.Tensor:
+    prior = torch.log_softmax(log_prior, dim=0)
+    posterior = torch.log_softmax(q / temperature + log_prior, dim=0)
     ratio = torch.where(torch.isfinite(prior), posterior - prior, torch.zeros_like(prior))
     return (posterior.exp() * ratio).sum(dim=0).mean()
 

@@ -7,15 +7,19 @@ an episode and a resumed run continues exactly.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import gymnasium
 import numpy as np
 
+from grasp_control.checkpoint import Checkpoint, CheckpointStore, capture, restore
 from grasp_control.empo2.agent import Agent, Stats
 from grasp_control.memory.long_term import LongTermMemory
 from grasp_control.memory.window import ShortTermMemory
 from grasp_control.rollout import EpisodeResult, Rollout, episode_seeds, rollout
+from grasp_control.symmetry import turned
+from grasp_control.types import MemoryBatch, Source
+
+MEMORY_FILE = "memory.safetensors"
 
 
 class LocalTrainer:
@@ -49,6 +53,9 @@ class LocalTrainer:
         self.env_steps = 0
         self.episodes = 0
         self.faulty_episodes = 0
+        self.fresh_starts = 0
+        self.repeated = False
+        self.failed_starts: list[int] = []
         # No episode is shorter than one step, so there are never more than total_steps of them.
         self._seeds = episode_seeds(seed, "train", total_steps)
 
@@ -66,52 +73,129 @@ class LocalTrainer:
 
     def sample_episode(self, on_step: Callable[[], None] | None = None) -> EpisodeResult:
         """Act for one episode with exploration and store it in memory."""
-        done = self.run_episode(on_step)
+        start = self._choose_start()
+        done = self.run_episode(start, on_step)
         self.env_steps += done.result.length
         self.episodes += 1
+        if done.result.success:
+            self.failed_starts = [s for s in self.failed_starts if s != start]
+        elif start not in self.failed_starts:
+            self.failed_starts.append(start)
         if done.faulty:
             self.faulty_episodes += 1
         else:
             self.memory.add(done.trajectory)
         return done.result
 
-    def run_episode(self, on_step: Callable[[], None] | None = None) -> Rollout:
-        """One exploring episode, cut where the steps run out."""
+    def _choose_start(self) -> int:
+        """A start that failed when last tried, or a fresh one."""
+        hard = self.rng.random() < self.agent.config.hard_start_share
+        self.repeated = hard and bool(self.failed_starts)
+        if self.repeated:
+            return self.failed_starts[int(self.rng.integers(len(self.failed_starts)))]
+        self.fresh_starts += 1
+        return self._seeds[self.fresh_starts - 1]
+
+    def run_episode(self, start: int, on_step: Callable[[], None] | None = None) -> Rollout:
+        """One exploring episode from the seed `start`, cut where the steps run out."""
+
+        member = int(self.rng.integers(self.agent.config.actors))
 
         def act(window: np.ndarray) -> tuple[np.ndarray, bool]:
-            decision = self.agent.act(window[None], self.memory, explore=True)
+            decision = self.agent.act(window[None], self.memory, member=member)
             return decision.actions[0], bool(decision.gated[0])
 
         return rollout(
             self.env,
             act,
             self.short_term,
-            seed=self._seeds[self.episodes],
+            seed=start,
             max_steps=self.total_steps - self.env_steps,
             noise=self.agent.config.exploration_noise,
             rng=self.rng,
             on_step=on_step,
         )
 
+    def label(self, windows: np.ndarray) -> np.ndarray:
+        """The hybrid policy's actions (B, A) for raw windows (B, W): actors, retrieval and critics."""
+        return self.agent.act(windows, self.memory, member=None).actions
+
+    def hybrid(self, window: np.ndarray) -> tuple[np.ndarray, bool]:
+        """The hybrid policy for one window (W,), as a rollout asks."""
+        decision = self.agent.act(window[None], self.memory, member=None)
+        return decision.actions[0], bool(decision.gated[0])
+
     def learn(self) -> Stats:
         """One learner update."""
         config = self.agent.config
         batch = self.memory.sample(config.batch_size, self.rng)
-        successes = self.memory.sample_successes(config.imitation_batch, self.rng)
-        return self.agent.update(batch, successes, self.memory)
+        return self.agent.update(batch, self.imitation_batch(config.imitation_batch), self.memory)
 
-    def state_dict(self) -> dict[str, Any]:
-        """Counters and random state; agent and memory are saved beside it."""
+    def clone(self) -> float:
+        """One update of behaviour cloning on the memory's successful episodes; returns the loss."""
+        return self.agent.clone(self.imitation_batch(self.agent.config.cloning_batch))
+
+    def imitation_batch(self, rows: int) -> MemoryBatch:
+        """Rows of successful episodes, uniform, turned about the vertical axis."""
+        successes = self.memory.sample_successes(rows, self.rng)
+        return turned(successes, self.agent.config.symmetry_angle, self.rng)
+
+    def episode_row(self, result: EpisodeResult) -> dict[str, float]:
+        """A row of episodes.csv, after `sample_episode`."""
         return {
+            "env_step": self.env_steps,
+            "episode": self.episodes,
+            "success": int(result.success),
+            "return": result.total_reward,
+            "length": result.length,
+            "slip": int(result.slips > 0),
+            "drop": int(result.drops > 0),
+            "gated_share": result.gated_steps / result.length,
+            "repeated_start": int(self.repeated),
+        }
+
+    def metrics_row(self, stats: Stats) -> dict[str, float]:
+        """A row of train.csv: the last update's statistics and what the memory holds."""
+        held = self.memory.composition()
+        shares = {f"share_{s.name.lower()}": held[f"{s.name.lower()}_share"] for s in Source}
+        return {
+            "env_step": self.env_steps,
+            "update": self.agent.updates,
+            **stats,
+            "memory_size": held["size"],
+            **shares,
+            "hit_rate": self.memory.hit_rate(),
+            "slips_total": held["slip_rows"],
+            "retrieval_fallbacks": self.memory.counters.fallbacks,
+            "failed_starts": len(self.failed_starts),
+        }
+
+    def histogram_rows(self) -> list[dict[str, float]]:
+        """Rows of score_histogram.csv."""
+        counts, edges = self.memory.score_histogram()
+        return [
+            {"env_step": self.env_steps, "bin_low": float(low), "bin_high": float(high), "count": int(count)}
+            for low, high, count in zip(edges[:-1], edges[1:], counts, strict=True)
+        ]
+
+    def save(self, checkpoints: CheckpointStore) -> None:
+        """Write a checkpoint of agent, memory, counters and random state."""
+        state = {
             "env_steps": self.env_steps,
             "episodes": self.episodes,
             "faulty_episodes": self.faulty_episodes,
-            "rng": self.rng.bit_generator.state,
+            "fresh_starts": self.fresh_starts,
+            "failed_starts": self.failed_starts,
+            "updates": self.agent.updates,
+            "parts": capture({**self.agent.parts(), "rng": self.rng}),
         }
+        checkpoints.save(self.env_steps, state, lambda folder: self.memory.save(folder / MEMORY_FILE))
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Inverse of `state_dict`."""
-        self.env_steps = int(state["env_steps"])
-        self.episodes = int(state["episodes"])
-        self.faulty_episodes = int(state["faulty_episodes"])
-        self.rng.bit_generator.state = state["rng"]
+    def resume(self, checkpoint: Checkpoint) -> None:
+        """Continue exactly where `save` was called, with the configuration of that run."""
+        state = checkpoint.state
+        restore({**self.agent.parts(), "rng": self.rng}, state["parts"])
+        self.memory.load(checkpoint.extra / MEMORY_FILE)
+        self.env_steps, self.episodes = state["env_steps"], state["episodes"]
+        self.faulty_episodes, self.agent.updates = state["faulty_episodes"], state["updates"]
+        self.fresh_starts, self.failed_starts = state["fresh_starts"], list(state["failed_starts"])

@@ -1,0 +1,97 @@
+"""grasp-distill: make one memory-free network of a finished run's hybrid policy."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from omegaconf import MISSING
+
+from grasp_control import progress
+from grasp_control.build import generator, load_demonstrations, make_env, make_trainer, torch_generator
+from grasp_control.bundle import export_bundle
+from grasp_control.checkpoint import CheckpointStore
+from grasp_control.config import DistillConfig, TrainConfig
+from grasp_control.distillation import Distilled, distill
+from grasp_control.evaluate import describe, evaluate_alone
+from grasp_control.provenance import manifest_of
+from grasp_control.rollout import episode_seeds
+from grasp_control.run import RunFolder, load_config
+from grasp_control.runtime.local import LocalTrainer
+from grasp_sim.cli import run_command
+from grasp_sim.errors import UserError
+
+HELP = """Distil a run's hybrid policy (actors, retrieval, critics) into one network and export it as a bundle.
+
+The student acts, the teacher says what it would have done; the student needs no memory at run time. grasp-train
+does this at its end; this command does it again, with other settings or a later checkpoint.
+
+Example:
+  grasp-distill run=runs/robosuite-lift-servo-seed0 out=runs/bundle distill.updates=12000
+"""
+
+
+@dataclass
+class DistillCommand:
+    """Distil a run into one network."""
+
+    run: str = MISSING
+    """The folder of a run made by grasp-train."""
+    out: str = MISSING
+    """The bundle's folder; a bundle that is there is replaced."""
+    episodes: int = 100
+    """Fresh episodes on which the exported network is proven."""
+    distill: DistillConfig = field(default_factory=DistillConfig)
+
+
+def main() -> int:
+    """Entry point of `grasp-distill`."""
+    return run_command(DistillCommand, run, HELP, program="grasp-distill")
+
+
+def run(command: DistillCommand) -> None:
+    """Load the run's newest checkpoint, distil, export, prove."""
+    torch.set_num_threads(1)
+    folder = Path(command.run)
+    config = load_config(folder)
+    config.out, config.distill = str(folder), command.distill
+    checkpoints = CheckpointStore(folder / "checkpoints")
+    if not checkpoints.steps():
+        raise UserError(f"{folder} holds no checkpoint: let grasp-train out={folder} run first.")
+    env = make_env(config.env, config.seed)
+    trainer = make_trainer(config, env, load_demonstrations(config, RunFolder.existing(config), env))
+    trainer.resume(checkpoints.load_latest())
+    student, _ = distill_trainer(config, trainer)
+    scale = env.unwrapped.action_scale  # type: ignore[attr-defined]
+    bundle = Path(command.out)
+    manifest = manifest_of(config, folder, scale, env_steps=trainer.env_steps + command.distill.env_steps)
+    export_bundle(bundle, student, manifest=manifest)
+    seeds = episode_seeds(config.seed, "evaluate", command.episodes)
+    with progress.bar("Prove the exported network alone", len(seeds)) as advance:
+        results = evaluate_alone(bundle, config.env, seeds, advance)
+    print(describe(results))
+    print(f"Bundle: {bundle}")
+
+
+def distill_trainer(config: TrainConfig, trainer: LocalTrainer) -> Distilled:
+    """One network that does what actors, retrieval and critics do together."""
+    rng = generator(config.seed, "distillation")
+    with progress.bar("Distil into one network", config.distill.updates) as advance:
+        return distill(
+            config.distill,
+            trainer.label,
+            trainer.agent.normaliser,
+            trainer.memory.sample_successes(config.distill.memory_rows, rng).windows,
+            env=trainer.env,
+            short_term=trainer.short_term,
+            seed=config.seed,
+            rng=rng,
+            torch_generator=torch_generator(config.seed, "student"),
+            on_update=advance,
+        )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

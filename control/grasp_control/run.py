@@ -1,0 +1,96 @@
+"""A run's folder: what is in it, and whether a command may begin, resume or must refuse there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from omegaconf import OmegaConf
+
+from grasp_control.config import TrainConfig
+from grasp_sim.errors import UserError
+
+CONFIG_FILE = "config.yaml"
+# These may change between the start of a run and its end without changing what is learned.
+_FREE = {"video", "checkpoint_every", "metrics_every"}
+
+
+class RunFolder:
+    """Paths of a run. Creating it makes the folder and stores the configuration, or checks it on resuming."""
+
+    def __init__(self, config: TrainConfig) -> None:
+        """Raise UserError where the folder belongs to a run with other settings, naming each difference."""
+        self._name_paths(config)
+        stored = self.path / CONFIG_FILE
+        if stored.exists():
+            check_same(_plain(config), OmegaConf.to_container(OmegaConf.load(stored)), self.path)
+        elif self.path.exists() and any(self.path.iterdir()):
+            raise UserError(
+                f"{self.path} is not empty and holds no {CONFIG_FILE}, so it is not a run: "
+                "choose another folder with out=..."
+            )
+        else:
+            self.path.mkdir(parents=True, exist_ok=True)
+            partial = stored.with_suffix(".partial")
+            partial.write_text(OmegaConf.to_yaml(OmegaConf.structured(config)))
+            partial.rename(stored)
+
+    @classmethod
+    def existing(cls, config: TrainConfig) -> RunFolder:
+        """The paths of a run whose settings were loaded from it, and perhaps changed for reading only."""
+        folder = cls.__new__(cls)
+        folder._name_paths(config)
+        return folder
+
+    def _name_paths(self, config: TrainConfig) -> None:
+        default = f"runs/{config.env.name}-{config.env.control_mode}-seed{config.seed}"
+        self.path = Path(config.out or default)
+        self.demos = Path(config.demos.path) if config.demos.path else self.path / "demos"
+        self.checkpoints = self.path / "checkpoints"
+        self.bundle = self.path / "bundle"
+        self.video = self.path / "grasps.mp4"
+        self.report = self.path / "report" / "REPORT.md"
+
+
+def load_config(run: Path) -> TrainConfig:
+    """The settings a run was started with; UserError when `run` is no run's folder."""
+    stored = run / CONFIG_FILE
+    if not stored.is_file():
+        raise UserError(f"{run} holds no {CONFIG_FILE}: give the folder of a run made by grasp-train.")
+    merged = OmegaConf.merge(OmegaConf.structured(TrainConfig), OmegaConf.load(stored))
+    config = OmegaConf.to_object(merged)
+    assert isinstance(config, TrainConfig)
+    return config
+
+
+def check_same(asked: Mapping[str, Any], stored: Any, folder: Path) -> None:
+    """Raise UserError naming each setting in which a resumed run would differ from the one begun."""
+    before = _flat(stored) if isinstance(stored, Mapping) else {}
+    now = _flat(asked)
+    different = [
+        f"{key} {before.get(key)!r} -> {now.get(key)!r}"
+        for key in sorted(before.keys() | now.keys())
+        if key not in _FREE and key != "out" and before.get(key) != now.get(key)
+    ]
+    if different:
+        raise UserError(
+            f"{folder} holds a run with other settings ({'; '.join(different)}): "
+            "resume it with the same ones, or choose another folder with out=..."
+        )
+
+
+def _plain(config: TrainConfig) -> dict[str, Any]:
+    container = OmegaConf.to_container(OmegaConf.structured(config))
+    assert isinstance(container, dict)
+    return {str(key): value for key, value in container.items()}
+
+
+def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in tree.items():
+        if isinstance(value, Mapping):
+            flat |= _flat(value, f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat

@@ -1,0 +1,157 @@
+"""grasp-train: record demonstrations, train EMPO2, distil it into one network and prove that network alone."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import torch
+
+from grasp_control import progress
+from grasp_control.build import load_demonstrations, make_env, make_trainer
+from grasp_control.bundle import export_bundle
+from grasp_control.checkpoint import CheckpointStore
+from grasp_control.config import TrainConfig
+from grasp_control.distill import distill_trainer
+from grasp_control.evaluate import evaluate_alone, result_rows
+from grasp_control.metrics import MetricsWriter
+from grasp_control.provenance import manifest_of
+from grasp_control.report import print_table, write_report
+from grasp_control.rollout import episode_seeds, evaluate
+from grasp_control.run import RunFolder
+from grasp_control.runtime.local import LocalTrainer
+from grasp_control.summary import summarise
+from grasp_control.video import VideoError, render_grasps
+from grasp_sim.cli import run_command
+
+HELP = """Train a grasp policy with EMPO2, from demonstrations to a proven network.
+
+Records demonstrations with the scripted expert, trains, distils the hybrid policy (actors, retrieval, critics)
+into one network, exports it as a bundle, runs the bundle alone on fresh episodes and writes a report. The
+same command again resumes a run that was interrupted.
+
+Examples:
+  grasp-train
+  grasp-train seed=1 env.control_mode=osc out=runs/osc-1
+  grasp-train demos.path=runs/demos algo.batch_size=2048 algo.warmup_steps=2048
+"""
+
+
+def main() -> int:
+    """Entry point of `grasp-train`."""
+    return run_command(TrainConfig, train, HELP, program="grasp-train")
+
+
+def train(config: TrainConfig) -> None:
+    """The main job, top to bottom."""
+    started = time.monotonic()
+    torch.set_num_threads(1)
+    env = make_env(config.env, config.seed)
+    run = RunFolder(config)
+    if run.report.exists():
+        print_table(summarise(run.path))
+        print(f"{run.path} is finished: see {run.report}. Train anew with another seed=... or out=...")
+        return
+    episodes = load_demonstrations(config, run, env)
+    trainer = make_trainer(config, env, episodes)
+    checkpoints = CheckpointStore(run.checkpoints)
+    resuming = bool(checkpoints.steps())
+    if resuming:
+        trainer.resume(checkpoints.load_latest())
+        print(f"Resuming {run.path} at environment step {trainer.env_steps}.")
+    with MetricsWriter(run.path, resume_step=trainer.env_steps if resuming else None) as metrics:
+        if not resuming:
+            clone(config, trainer)
+            measure(config, trainer, "cloned", metrics)
+            trainer.save(checkpoints)
+        learn(config, trainer, checkpoints, metrics)
+        measure(config, trainer, "hybrid", metrics)
+        student, practice = distill_trainer(config, trainer)
+        metrics.write_table("distillation", result_rows("student", config.env_steps, practice))
+        prove(config, run, trainer, student, metrics)
+    finish(config, run)
+    print(f"Wall time of this call: {(time.monotonic() - started) / 60:.1f} min")
+
+
+def clone(config: TrainConfig, trainer: LocalTrainer) -> None:
+    """Behaviour cloning of the demonstrations: the policy that the first episodes are run with."""
+    with progress.bar("Clone the demonstrations", config.algo.cloning_updates) as advance:
+        for _ in range(config.algo.cloning_updates):
+            trainer.clone()
+            advance()
+
+
+def learn(
+    config: TrainConfig, trainer: LocalTrainer, checkpoints: CheckpointStore, metrics: MetricsWriter
+) -> None:
+    """The training loop: one episode, then the updates it owes."""
+    stats: dict[str, float] = {}
+    saved = written = trainer.env_steps
+    recent: list[bool] = []
+    with progress.bar("Train EMPO2", trainer.total_steps, done=trainer.env_steps) as advance:
+        while not trainer.finished:
+            result = trainer.sample_episode()
+            recent = [*recent[-19:], result.success]
+            metrics.write("episodes", trainer.episode_row(result))
+            while trainer.updates_owed > 0:
+                stats = trainer.learn()
+            advance(total=trainer.env_steps, note=f"success {sum(recent)}/{len(recent)}")
+            if stats and (trainer.env_steps - written >= config.metrics_every or trainer.finished):
+                written = trainer.env_steps
+                metrics.write("train", trainer.metrics_row(stats))
+            if trainer.env_steps - saved >= config.checkpoint_every or trainer.finished:
+                saved = trainer.env_steps
+                metrics.write_table("score_histogram", trainer.histogram_rows())
+                trainer.save(checkpoints)
+
+
+def measure(config: TrainConfig, trainer: LocalTrainer, name: str, metrics: MetricsWriter) -> None:
+    """Run the agent as it is, without noise, on the evaluation's episodes. Nothing is learned from them."""
+    seeds = episode_seeds(config.seed, "evaluate", config.evaluation_episodes)
+    with progress.bar(f"Evaluate the {name} policy", len(seeds)) as advance:
+        results = evaluate(trainer.env, trainer.hybrid, trainer.short_term, seeds, lambda _: advance())
+    metrics.write_table("evaluation", result_rows(name, trainer.env_steps, results))
+
+
+def prove(
+    config: TrainConfig,
+    run: RunFolder,
+    trainer: LocalTrainer,
+    student: torch.nn.Module,
+    metrics: MetricsWriter,
+) -> None:
+    """Export the student, run the exported file alone, and write what it reached into its manifest."""
+    scale = trainer.env.unwrapped.action_scale  # type: ignore[attr-defined]
+
+    def export(success: dict[str, float]) -> None:
+        manifest = manifest_of(config, run.path, scale, success=success)
+        export_bundle(run.bundle, student, manifest=manifest)
+
+    export({})
+    seeds = episode_seeds(config.seed, "evaluate", config.evaluation_episodes)
+    with progress.bar("Prove the exported network alone", len(seeds)) as advance:
+        results = evaluate_alone(run.bundle, config.env, seeds, advance)
+    metrics.write_table("evaluation", result_rows("exported", config.env_steps, results))
+    export({"success_rate": sum(r.success for r in results) / len(results), "episodes": len(results)})
+
+
+def finish(config: TrainConfig, run: RunFolder) -> None:
+    """Video, report and the table."""
+    videos: list[Path] = []
+    if config.video:
+        print("Rendering a video of several grasps.")
+        try:
+            videos.append(
+                render_grasps(run.bundle, run.video, config.env, episode_seeds(config.seed, "video", 4))
+            )
+        except VideoError as error:
+            print(error)
+    title = f"{config.env.name}, control mode {config.env.control_mode}, seed {config.seed}"
+    report = write_report(run.path, title=title, videos=videos)
+    print_table(summarise(run.path))
+    print(f"Report: {report}\nBundle: {run.bundle}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

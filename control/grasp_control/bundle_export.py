@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from grasp_control.bundle import commands_of
 from grasp_control.manifest import Manifest
 from grasp_control.networks import Normaliser
-from grasp_sim.contract import ACTION_DIM, ActionScale
+from grasp_sim.contract import ACTION_DIM, ACTION_NAMES, OPENING_GAIN, ActionScale
 
 _OPSET = 17  # the first with LayerNormalization as one node
 
@@ -25,20 +25,24 @@ _OPSET = 17  # the first with LayerNormalization as one node
 class _Deployed(nn.Module):
     """A network with bounds, and with its actions in physical units as a second output."""
 
+    steepness: Tensor
     offset: Tensor
     gain: Tensor
 
     def __init__(self, network: nn.Module, scale: ActionScale) -> None:
         super().__init__()
         self.network = _for_running(network)
-        # decode is affine within the bounds: two of its values give it exactly, and it stays the only owner.
+        # decode is affine once the opening has saturated: two of its values then give it exactly, and it
+        # stays the owner of every scale.
+        self.register_buffer("steepness", torch.ones(ACTION_DIM))
+        self.steepness[ACTION_NAMES.index("opening")] = OPENING_GAIN
         middle, upper = commands_of(np.stack([np.zeros(ACTION_DIM), np.ones(ACTION_DIM)]), scale)
         self.register_buffer("offset", torch.tensor(middle, dtype=torch.float32))
         self.register_buffer("gain", torch.tensor(upper - middle, dtype=torch.float32))
 
     def forward(self, windows: Tensor) -> tuple[Tensor, Tensor]:
         action = self.network(windows).clamp(-1.0, 1.0)
-        return action, self.offset + self.gain * action
+        return action, self.offset + self.gain * (action * self.steepness).clamp(-1.0, 1.0)
 
 
 def write_onnx(path: Path, network: nn.Module, manifest: Manifest) -> None:

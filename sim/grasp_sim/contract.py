@@ -250,9 +250,9 @@ def rotate_about_vertical(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The same situations seen from a base turned about its z axis: copies with horizontal vectors rotated.
 
-    Observations hold no absolute heading, and what they say of yaw is relative, so only (object_dx, object_dy)
-    and (delta_x, delta_y) turn. A symmetry of the task until the arm's reach is left; learning uses it for
-    small angles. Actions turned out of [-1, 1] are clipped.
+    Observations hold no absolute heading, and what they say of yaw is relative, so only (object_dx,
+    object_dy) and (delta_x, delta_y) turn. A symmetry of the task until the arm's reach is left; learning
+    uses it for small angles. Actions turned out of [-1, 1] are clipped.
 
     Args:
         observations: (..., OBSERVATION_DIM).

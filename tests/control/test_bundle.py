@@ -114,6 +114,30 @@ def test_commands_in_physical_units_are_right_on_100_random_inputs(tmp_path):
     assert notes["command_units"] == "m,m,m,rad,m,N"
 
 
+class _Constant(torch.nn.Module):
+    """The same action whatever the window."""
+
+    def __init__(self, action: list[float]) -> None:
+        super().__init__()
+        self.register_buffer("action", torch.tensor(action))
+
+    def forward(self, windows: torch.Tensor) -> torch.Tensor:
+        return self.action + 0.0 * windows[:, :1].clamp(-1.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("opening", "millimetres"),
+    [(-1.0, 0.0), (-0.5, 0.0), (-0.25, 21.25), (0.0, 42.5), (0.25, 63.75), (0.5, 85.0), (0.75, 85.0)],
+)
+def test_the_exported_opening_saturates_and_no_other_command_does(tmp_path, opening, millimetres):
+    action = [0.75, -0.75, 0.5, 0.8, opening, 0.6]
+    export_bundle(tmp_path / "b", _Constant(action), manifest=manifest())
+    actions, commands = load_bundle(tmp_path / "b", expect=None).run(np.zeros((2, W)))
+    np.testing.assert_allclose(actions, [action, action], rtol=0, atol=1e-7)
+    expected = [0.009375, -0.009375, 0.00625, 0.08, millimetres / 1000.0, 192.0]
+    np.testing.assert_allclose(commands, [expected, expected], rtol=1e-6, atol=1e-8)
+
+
 def test_check_finds_an_export_that_lost_its_normalisation(tmp_path):
     network = policy_network()
     stripped = DistilledPolicy(Normaliser(np.zeros(W), np.ones(W)), network.network)

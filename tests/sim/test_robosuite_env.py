@@ -167,11 +167,11 @@ def test_a_bad_action_is_refused_and_changes_nothing(servo):
 def test_the_gripper_in_free_air_reaches_the_commanded_width(servo):
     """Also guards against MuJoCo 3.8 and later, where this linkage collapses at 0.41 rad."""
     servo.reset(seed=0)
-    for opening in (1.0, 0.4, 0.0, -0.4, 1.0):
+    for opening, share in ((1.0, 1.0), (0.25, 0.75), (0.0, 0.5), (-0.2, 0.3), (0.5, 1.0)):
         action = np.array([0, 0, 0, 0, opening, 0], dtype=np.float32)
         for _ in range(12):
             state = servo.step(action)[4]["state"]
-        assert state.gripper_opening == pytest.approx((opening + 1) / 2 * 0.085, abs=0.006)
+        assert state.gripper_opening == pytest.approx(share * 0.085, abs=0.006)
         assert state.gripper_force == 0.0
     for _ in range(10):
         state = servo.step(np.array([0, 0, 0, 0, -1, 0], dtype=np.float32))[4]["state"]

@@ -6,6 +6,7 @@ import math
 
 import pytest
 import torch
+
 from grasp_control.empo2 import critics, mpo
 from grasp_control.empo2.config import EMPO2Config
 from grasp_control.empo2.exploration import choose
@@ -52,12 +53,12 @@ def test_blend_of_minimum_and_mean():
 def test_temperature_minimises_the_dual():
     generator = torch.Generator().manual_seed(3)
     q = torch.randn((16, 32), generator=generator)
-    log_weights = torch.zeros_like(q)
+    log_prior = torch.zeros_like(q)
     epsilon = 0.1
-    best = float(mpo.solve_temperature(q, log_weights, epsilon))
+    best = float(mpo.solve_temperature(q, log_prior, epsilon))
 
     def dual(temperature: float) -> float:
-        normalised = torch.log_softmax(log_weights, dim=0)
+        normalised = torch.log_softmax(log_prior, dim=0)
         return temperature * epsilon + temperature * float(
             torch.logsumexp(q / temperature + normalised, 0).mean()
         )
@@ -73,37 +74,64 @@ def test_temperature_stays_in_bounds_when_all_actions_are_equal():
 
 def test_weights_sum_to_one_and_ignore_missing_neighbours():
     q = T([[0.0], [1.0], [100.0]])
-    log_weights = T([[0.0], [0.0], [-math.inf]])
-    weights = mpo.improvement_weights(q, log_weights, T(1.0))
+    log_prior = T([[0.0], [0.0], [-math.inf]])
+    weights = mpo.improvement_weights(q, log_prior, T(1.0))
     e = math.e
     assert weights[:, 0].tolist() == pytest.approx([1 / (1 + e), e / (1 + e), 0.0])
 
 
-def test_retrieved_candidates_leave_the_expectation_under_the_policy_unchanged():
-    """Self-normalised importance sampling: E_pi[a] is the policy's mean wherever the neighbours are."""
-    generator = torch.Generator().manual_seed(0)
-    samples, rows = 12, 20_000
-    policy = mpo.Gaussian(torch.full((rows, 1), 0.2), torch.full((rows, 1), 0.2))
-    drawn = policy.mean + policy.std * torch.randn((samples, rows, 1), generator=generator)
-    retrieved = 0.4 + 0.1 * torch.randn((4, rows, 1), generator=generator)
-    actions = torch.cat([drawn, retrieved])
-    valid = torch.ones((samples + 4, rows), dtype=torch.bool)
-    log_weights = mpo.retrieval_log_weights(actions, valid, policy, samples, bandwidth=0.1)
-    weights = torch.softmax(log_weights, dim=0)
-    corrected = float((weights * actions[..., 0]).sum(dim=0).mean())
-    naive = float(actions.mean())
-    assert abs(corrected - 0.2) < 0.02
-    assert abs(naive - 0.2) > 0.04
+def candidates(samples: int, retrieved: list[list[bool]]) -> torch.Tensor:
+    """(samples + retrieved, B) validity: all draws from the policy, then the given neighbours."""
+    neighbours = T(retrieved)
+    return torch.cat([torch.ones((samples, neighbours.shape[1]), dtype=torch.bool), neighbours])
 
 
-def test_missing_neighbours_change_nothing():
-    policy = mpo.Gaussian(torch.zeros((2, 3)), torch.full((2, 3), 0.2))
-    drawn = torch.linspace(-0.3, 0.3, 30).reshape(5, 2, 3)
-    actions = torch.cat([drawn, torch.zeros((2, 2, 3))])
-    valid = torch.cat([torch.ones((5, 2)), torch.zeros((2, 2))]).bool()
-    log_weights = mpo.retrieval_log_weights(actions, valid, policy, 5, bandwidth=0.1)
-    assert torch.allclose(log_weights[:5], torch.zeros((5, 2)), atol=1e-5)
-    assert torch.isinf(log_weights[5:]).all()
+def test_prior_shares_the_policys_and_the_memorys_mass_evenly():
+    valid = candidates(8, [[True], [False], [True], [False]])
+    log_prior = mpo.candidate_log_prior(valid, samples=8, memory_share=0.3)
+    draw, neighbour = math.log(0.7 / 8), math.log(0.3 / 2)
+    expected = [draw] * 8 + [neighbour, -math.inf, neighbour, -math.inf]
+    assert log_prior[:, 0].tolist() == pytest.approx(expected)
+
+
+def test_prior_without_neighbours_is_the_policy():
+    valid = candidates(5, [[False, True], [False, False]])
+    log_prior = mpo.candidate_log_prior(valid, samples=5, memory_share=0.3)
+    assert log_prior[:, 0].tolist() == pytest.approx([math.log(1 / 5)] * 5 + [-math.inf] * 2)
+    assert log_prior[5, 1].item() == pytest.approx(math.log(0.3))
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.9])
+def test_prior_of_every_state_sums_to_one(share):
+    generator = torch.Generator().manual_seed(1)
+    neighbours = torch.rand((4, 50), generator=generator) < 0.4
+    valid = candidates(8, neighbours.tolist())
+    log_prior = mpo.candidate_log_prior(valid, samples=8, memory_share=share)
+    assert log_prior.shape == (12, 50)
+    assert log_prior.exp().sum(dim=0).tolist() == pytest.approx([1.0] * 50)
+    assert torch.isinf(log_prior[~valid]).all()
+    weights = mpo.improvement_weights(torch.zeros((12, 50)), log_prior, T(0.1))
+    assert torch.allclose(weights, log_prior.exp(), atol=1e-6)
+
+
+def test_a_much_better_retrieved_action_gains_weight_however_unlikely_the_policy_was_to_draw_it():
+    """The E-step under the policy alone gives an action that it never draws no weight at all."""
+    valid = candidates(8, [[True], [False]])
+    log_prior = mpo.candidate_log_prior(valid, samples=8, memory_share=0.3)
+    q = torch.zeros((10, 1))
+    q[8] = 1.0
+    q[9] = 100.0  # not there, whatever its value
+    weights = mpo.improvement_weights(q, log_prior, T(0.25))
+    better = 0.3 * math.exp(4.0)
+    assert weights[8, 0].item() == pytest.approx(better / (better + 0.7))
+    assert weights[9, 0].item() == 0.0
+    # At the temperature that the bound allows it still gains, by no more than the bound.
+    temperature = mpo.solve_temperature(q, log_prior, epsilon=0.1)
+    bounded = mpo.improvement_weights(q, log_prior, temperature)[:, 0]
+    assert bounded[8].item() > 0.5
+    held = valid[:, 0]
+    kl = (bounded[held] * (bounded[held].log() - log_prior[held, 0])).sum()
+    assert kl.item() == pytest.approx(0.1, abs=1e-3)
 
 
 def test_m_step_moves_the_mean_towards_the_weighted_action_and_keeps_width_apart():
@@ -129,7 +157,8 @@ def test_kl_divergence_of_known_gaussians():
 
 
 def test_the_policys_action_stands_unless_every_critic_agrees():
-    # (M=2, C=3, B=2): in column 0 the critics disagree about candidate 1; in column 1 both prefer candidate 2.
+    # (M=2, C=3, B=2): in column 0 the critics disagree about candidate 1; in column 1 both prefer
+    # candidate 2.
     conservative = T([[[0.5, 0.5], [0.9, 0.4], [0.4, 0.8]], [[0.5, 0.5], [0.1, 0.4], [0.4, 0.7]]])
     blended = T([[0.5, 0.5], [0.9, 0.9], [0.1, 0.6]])
     index = choose(conservative, blended, torch.ones((3, 2), dtype=torch.bool), margin=0.01)

@@ -6,18 +6,22 @@ import numpy as np
 import pytest
 import torch
 
+from grasp_control.manifest import OBSERVATION_UNITS
 from grasp_control.networks import (
+    OBSERVATION_FLOORS,
     STD_MAX,
     STD_MIN,
     DistilledPolicy,
     GaussianPolicy,
     Normaliser,
+    PolicyEnsemble,
     QEnsemble,
+    fit_normaliser,
     mlp,
     track,
 )
 
-W, A, B, N, M = 20, 6, 7, 5, 3
+W, A, B, N, M, K = 20, 6, 7, 5, 3, 4
 HIDDEN = (16, 16)
 
 
@@ -30,6 +34,7 @@ def build(seed: int) -> list[torch.nn.Module]:
     return [
         mlp(W, A, g, hidden=HIDDEN),
         GaussianPolicy(W, A, g, hidden=HIDDEN),
+        PolicyEnsemble(W, A, K, g, hidden=HIDDEN),
         QEnsemble(W, A, M, g, hidden=HIDDEN),
     ]
 
@@ -59,6 +64,33 @@ def test_normaliser_matches_hand_computed_numbers():
     assert not list(normaliser.parameters())
 
 
+def test_fitted_statistics_serve_every_position_of_the_window():
+    rows = np.zeros((2, len(OBSERVATION_FLOORS)))
+    rows[:, 0] = 0.1, 0.5  # tcp_height: deviation 0.2 m, above its floor
+    rows[:, 1] = 0.08, 0.084  # gripper_opening: 2 mm, below 10 mm
+    rows[:, 2] = 10.0, 30.0  # gripper_force: 10 N, above 5 N
+    rows[:, 7] = 1.0, 1.0  # object_yaw_cos: constant
+    normaliser = fit_normaliser(rows, action_dim=2, context=3)
+    mean = [0.3, 0.082, 20.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]
+    std = [0.2, 0.01, 10.0, 0.01, 0.01, 0.01, 0.2, 0.2, 0.01, 0.01, 0.01, 0.01, 0.05, 1.0, 1.0]
+    np.testing.assert_allclose(normaliser.mean.numpy(), mean * 3, rtol=1e-6)
+    np.testing.assert_allclose(normaliser.std.numpy(), std * 3, rtol=1e-6)
+    # Actions, the last two of each pair, pass through; the same observation reads the same anywhere.
+    pair = np.array([*rows[0], 0.5, -1.0])
+    out = normaliser(torch.tensor(np.tile(pair, 3), dtype=torch.float32)).reshape(3, -1)
+    np.testing.assert_allclose(out[0, :3].numpy(), [-1.0, -0.2, -1.0], atol=1e-5)
+    np.testing.assert_allclose(out[:, -2:].numpy(), [[0.5, -1.0]] * 3)
+    assert torch.equal(out[0], out[2])
+
+
+def test_every_observation_has_the_floor_of_its_unit():
+    assert len(OBSERVATION_FLOORS) == len(OBSERVATION_UNITS)
+    floors = {"m": 0.01, "N": 5.0, "1": 0.2, "s": 0.05}
+    assert [floors[unit] for unit in OBSERVATION_UNITS] == list(OBSERVATION_FLOORS)
+    constant = fit_normaliser(np.ones((5, len(OBSERVATION_FLOORS))), action_dim=A, context=1)
+    np.testing.assert_allclose(constant.std.numpy()[:-A], OBSERVATION_FLOORS, rtol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("mean", "std"),
     [([0.0, 1.0], [1.0]), ([[0.0]], [[1.0]]), ([float("nan")], [1.0]), ([0.0], [float("inf")])],
@@ -84,16 +116,71 @@ def test_gaussian_policy_starts_undecided_and_stays_within_its_bounds():
     assert std.max() - std.min() > 0.1  # state-dependent
 
 
-def test_sampling_is_seeded_bounded_and_distributed_as_stated():
-    policy = GaussianPolicy(W, A, generator(), hidden=HIDDEN)
+def decided_ensemble() -> PolicyEnsemble:
+    """Members that differ clearly in mean and standard deviation; fresh ones are all near 0."""
+    ensemble = PolicyEnsemble(W, A, K, generator(), hidden=HIDDEN)
+    with torch.no_grad():
+        for member in ensemble.members:
+            member.net[-1].weight.mul_(100.0)
+    return ensemble
+
+
+def test_ensemble_gives_each_member_all_rows_or_rows_of_its_own():
+    ensemble = decided_ensemble()
+    windows = torch.randn(B, W, generator=generator(1))
+    mean, std = ensemble(windows)
+    assert mean.shape == std.shape == (K, B, A)
+    own = torch.randn(K, B, W, generator=generator(2))
+    own_mean, own_std = ensemble(own)
+    for k, member in enumerate(ensemble.members):
+        torch.testing.assert_close((mean[k], std[k]), member(windows))
+        torch.testing.assert_close((own_mean[k], own_std[k]), member(own[k]))
+    assert not torch.allclose(mean[0], mean[1], atol=0.1)
+    # Rows of its own reach a member's gradient and no other's.
+    own_mean[2].sum().backward()
+    touched = [any((p.grad != 0).any() for p in member.parameters()) for member in ensemble.members]
+    assert touched == [False, False, True, False]
+    with pytest.raises(ValueError, match="zip"):
+        ensemble(own[:2])
+
+
+def test_ensemble_samples_are_seeded_bounded_and_distributed_as_stated():
+    ensemble = decided_ensemble()
     windows = torch.randn(2, W, generator=generator(1))
-    samples = policy.sample(windows, generator(5), 20_000)
-    assert samples.shape == (20_000, 2, A)
-    assert torch.equal(samples, policy.sample(windows, generator(5), 20_000))
-    assert samples.abs().max() <= 1.0
-    mean, std = policy(windows)
-    np.testing.assert_allclose(samples.mean(0).numpy(), mean.detach().numpy(), atol=0.02)
-    np.testing.assert_allclose(samples.std(0).numpy(), std.detach().numpy(), atol=0.02)
+    count = 10_000
+    samples = ensemble.sample(windows, generator(5), count)
+    assert samples.shape == (count * K, 2, A)
+    assert not samples.requires_grad
+    assert torch.equal(samples, ensemble.sample(windows, generator(5), count))
+    assert not torch.equal(samples, ensemble.sample(windows, generator(6), count))
+    assert samples.abs().max() == 1.0  # some draws lie outside and are clipped
+    mean, std = ensemble(windows)
+    by_member = samples.reshape(count, K, 2, A)
+    inside = mean.abs() + 3.0 * std < 1.0  # elsewhere the clip shifts both
+    assert inside.any(dim=-1).any(dim=-1).sum() >= 2
+    assert (by_member.mean(dim=0) - mean)[inside].abs().max() < 0.03
+    assert (by_member.std(dim=0) - std)[inside].abs().max() < 0.03
+
+
+def test_sampling_one_member_draws_from_that_members_distribution():
+    ensemble = decided_ensemble()
+    windows = torch.randn(3, W, generator=generator(1))
+    for k, member in enumerate(ensemble.members):
+        sample = ensemble.sample_member(k, windows, generator(7))
+        assert sample.shape == (1, 3, A)
+        assert not sample.requires_grad
+        mean, std = member(windows)
+        noise = torch.randn(mean.shape, generator=generator(7))
+        torch.testing.assert_close(sample[0], (mean + std * noise).clamp(-1.0, 1.0).detach())
+        assert torch.equal(sample, ensemble.sample_member(k, windows, generator(7)))
+
+
+def test_sampling_leaves_the_global_random_state_alone():
+    ensemble = PolicyEnsemble(W, A, K, generator(), hidden=HIDDEN)
+    before = torch.get_rng_state()
+    ensemble.sample(torch.zeros(1, W), generator(1), 3)
+    ensemble.sample_member(0, torch.zeros(1, W), generator(1))
+    assert torch.equal(before, torch.get_rng_state())
 
 
 def test_q_of_many_actions_equals_q_of_each_and_the_unsplit_first_layer():

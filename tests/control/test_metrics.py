@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from grasp_control.metrics import MetricsWriter, wilson_interval
+from grasp_control.intervals import wilson_interval
+from grasp_control.metrics import MetricsWriter
 from grasp_control.tables import MetricsError, read_stream, write_stream
 from grasp_sim.errors import UserError
 

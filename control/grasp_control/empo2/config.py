@@ -13,7 +13,7 @@ class EMPO2Config:
     """Rows per update [E16: 1024-4096]."""
     imitation_batch: int = 1024
     """Rows of successful episodes per update, drawn uniformly and shared out among the actors [E9]."""
-    updates_per_step: float = 0.5
+    updates_per_step: float = 0.35
     """Learner updates per environment step."""
     warmup_steps: int = 1024
     """Environment steps with the cloned policy before the first update; at least `batch_size`."""
@@ -70,13 +70,13 @@ class EMPO2Config:
     """The same at the end [E9]."""
     imitation_std: float = 0.2
     """Width, in action units, of the likelihood under which successful rows are imitated."""
-    exploration_noise: float = 0.1
+    exploration_noise: float = 0.4
     """Standard deviation, in action units, added to the intended action while training."""
     hard_start_share: float = 0.5
     """Share of training episodes that repeat a start whose last try failed (prioritised level replay)."""
-    advantage_margin: float = 0.01
+    advantage_margin: float = 0.03
     """Smallest advantage on which all critics must agree before the policy's action is left [E10]."""
-    choice_after_updates: int = 750
+    choice_after_updates: int = 1000
     """Updates before the critics choose: an immature critic harms."""
 
     def __post_init__(self) -> None:

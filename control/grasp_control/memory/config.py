@@ -17,7 +17,7 @@ class MemoryConfig:
     """Rows (transitions) held at most, up to 2,000,000. Memory is committed as rows arrive."""
     n_step: int = 5
     """Rewards summed before the bootstrap."""
-    gamma: float = 0.98
+    gamma: float = 0.99
     """Discount per policy step."""
     demo_fraction: float = 0.1
     """Share of each batch drawn from demonstrations, when there are any."""

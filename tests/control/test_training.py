@@ -1,0 +1,224 @@
+"""The training loop on a small arm-free environment: what is stored, how it resumes, what is refused."""
+
+from __future__ import annotations
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from grasp_control.build import generator, torch_generator
+from grasp_control.checkpoint import CheckpointStore
+from grasp_control.empo2.agent import Agent
+from grasp_control.empo2.config import EMPO2Config
+from grasp_control.memory.config import MemoryConfig
+from grasp_control.memory.long_term import LongTermMemory
+from grasp_control.memory.window import ShortTermMemory, episode_windows, window_width
+from grasp_control.networks import fit_normaliser
+from grasp_control.runtime.local import LocalTrainer
+from grasp_control.types import Trajectory
+from grasp_sim.contract import ACTION_DIM, OBSERVATION_DIM, executed_action
+
+CONTEXT = 4
+
+
+class Reach(gymnasium.Env):
+    """A point is moved by the first two action dimensions; success is to come within 0.2 of the origin.
+
+    Keeps to the contract of `grasp_sim.registry`: same widths, same `info`, terminated and truncated apart.
+    """
+
+    observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (OBSERVATION_DIM,), np.float32)
+    action_space = gymnasium.spaces.Box(-1.0, 1.0, (ACTION_DIM,), np.float32)
+    horizon = 20
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self._point = self.np_random.uniform(-1.0, 1.0, 2)
+        self._steps = 0
+        return self._observe(), {}
+
+    def step(self, action):
+        sent = executed_action(action)
+        self._point = self._point + 0.2 * sent[:2]
+        self._steps += 1
+        success = bool(np.linalg.norm(self._point) < 0.2)
+        info = {"executed_action": sent, "success": success, "slip": False, "drop": False, "sim_fault": False}
+        truncated = self._steps >= self.horizon and not success
+        return self._observe(), float(success), success, truncated, info
+
+    def _observe(self):
+        observation = np.zeros(OBSERVATION_DIM, np.float32)
+        observation[3:5] = self._point
+        return observation
+
+
+def demonstration(seed: int) -> tuple[Trajectory, np.ndarray]:
+    env = Reach()
+    observation, _ = env.reset(seed=seed)
+    observations, actions, rewards, done = [observation], [], [], False
+    while not done:
+        action = np.zeros(ACTION_DIM, np.float32)
+        action[:2] = np.clip(-5.0 * observation[3:5], -1.0, 1.0)
+        observation, reward, terminated, truncated, _ = env.step(action)
+        observations.append(observation)
+        actions.append(action)
+        rewards.append(reward)
+        done = terminated or truncated
+    windows = episode_windows(np.stack(observations), np.stack(actions), CONTEXT)
+    none = np.zeros(len(actions), bool)
+    stacked = np.stack(actions)
+    trajectory = Trajectory(
+        windows, stacked, stacked, np.asarray(rewards, np.float32), none, terminated, terminated, True, none
+    )
+    return trajectory, np.stack(observations)
+
+
+def make_trainer(seed: int = 0, total_steps: int = 400) -> LocalTrainer:
+    config = EMPO2Config(
+        batch_size=32,
+        warmup_steps=32,
+        imitation_batch=32,
+        cloning_batch=32,
+        improvement_batch=16,
+        hidden_width=16,
+        actors=2,
+        critics=2,
+        choice_after_updates=10,
+        symmetry_angle=0.0,
+    )
+    memory = LongTermMemory(
+        MemoryConfig(capacity=2000),
+        window_width(CONTEXT, OBSERVATION_DIM, ACTION_DIM),
+        ACTION_DIM,
+        rng=generator(seed, "memory"),
+    )
+    shown = [demonstration(s) for s in range(5)]
+    for trajectory, _ in shown:
+        memory.add(trajectory)
+    memory.refresh_encoder()
+    agent = Agent(
+        config,
+        fit_normaliser(np.concatenate([o for _, o in shown]), ACTION_DIM, CONTEXT),
+        ACTION_DIM,
+        generator=torch_generator(seed, "agent"),
+        total_updates=int((total_steps - config.warmup_steps) * config.updates_per_step),
+    )
+    short_term = ShortTermMemory(OBSERVATION_DIM, ACTION_DIM, context=CONTEXT)
+    return LocalTrainer(
+        Reach(),
+        agent,
+        memory,
+        short_term,
+        seed=seed,
+        rng=generator(seed, "training"),
+        total_steps=total_steps,
+    )
+
+
+def advance(trainer: LocalTrainer, until: int) -> None:
+    while trainer.env_steps < until:
+        trainer.sample_episode()
+        while trainer.updates_owed > 0:
+            trainer.learn()
+
+
+def parameters(trainer: LocalTrainer) -> torch.Tensor:
+    networks = vars(trainer.agent.networks).values()
+    return torch.cat([p.detach().flatten() for network in networks for p in network.parameters()])
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def test_never_a_step_more_than_asked_for():
+    trainer = make_trainer(total_steps=203)
+    advance(trainer, 203)
+    assert trainer.finished
+    assert trainer.env_steps == 203
+    assert trainer.agent.updates == int((203 - 32) * trainer.agent.config.updates_per_step)
+
+
+def test_the_same_seed_gives_the_same_networks_whatever_the_global_random_state():
+    runs = []
+    for disturbance in (1, 2):
+        np.random.seed(disturbance)  # noqa: NPY002
+        torch.manual_seed(disturbance)
+        trainer = make_trainer()
+        advance(trainer, 150)
+        runs.append(parameters(trainer))
+    assert torch.equal(runs[0], runs[1])
+
+
+def test_another_seed_gives_other_networks():
+    first, second = make_trainer(0), make_trainer(1)
+    advance(first, 100)
+    advance(second, 100)
+    assert not torch.equal(parameters(first), parameters(second))
+
+
+def test_a_resumed_run_continues_exactly(tmp_path):
+    """Case 15: networks, optimisers, targets, memory, priorities, counters and random state all return."""
+    store = CheckpointStore(tmp_path)
+    straight = make_trainer()
+    advance(straight, 150)
+    straight.save(store)
+    advance(straight, 300)
+
+    resumed = make_trainer()
+    resumed.resume(store.load_latest())
+    advance(resumed, 300)
+    assert torch.equal(parameters(resumed), parameters(straight))
+    assert resumed.env_steps == straight.env_steps
+    assert resumed.episodes == straight.episodes
+    assert resumed.failed_starts == straight.failed_starts
+    assert resumed.memory.composition() == straight.memory.composition()
+    window = np.linspace(-1, 1, straight.agent.normaliser.mean.shape[0], dtype=np.float32)
+    assert np.array_equal(resumed.label(window[None]), straight.label(window[None]))
+
+
+def test_own_successes_and_failures_are_told_apart_from_demonstrations():
+    trainer = make_trainer()
+    advance(trainer, 200)
+    held = trainer.memory.composition()
+    assert held["demo_rows"] == sum(len(demonstration(s)[0].actions) for s in range(5))
+    assert held["size"] == held["demo_rows"] + 200
+    row = trainer.metrics_row(trainer.learn())
+    assert row["share_demo"] + row["share_online"] + row["share_success"] + row["share_slip"] == pytest.approx(1)
+
+
+def test_cloning_lowers_the_loss_and_learning_solves_the_task():
+    trainer = make_trainer(total_steps=600)
+    first = trainer.clone()
+    for _ in range(300):
+        last = trainer.clone()
+    assert last < 0.2 * first
+    advance(trainer, 600)
+    wins = 0
+    for seed in range(1000, 1020):
+        observation, _ = trainer.env.reset(seed=seed)
+        trainer.short_term.reset(observation)
+        done = False
+        while not done:
+            action, _ = trainer.hybrid(trainer.short_term.policy_input())
+            observation, _, done, late, info = trainer.env.step(action)
+            trainer.short_term.append(info["executed_action"], observation)
+            wins += info["success"]
+            done = done or late
+    assert wins >= 18
+
+
+def test_a_failed_start_is_repeated_until_it_succeeds():
+    trainer = make_trainer()
+    trainer.agent.config.hard_start_share = 1.0
+    trainer.failed_starts = [77]
+    assert trainer._choose_start() == 77
+    trainer.failed_starts = []
+    fresh = trainer._choose_start()
+    assert fresh == trainer._seeds[0]
+
+

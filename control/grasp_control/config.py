@@ -53,7 +53,7 @@ class DemosConfig:
 class DistillConfig:
     """Distillation of the hybrid policy into one network."""
 
-    env_steps: int = 1500
+    env_steps: int = 1000
     """Environment steps of on-policy distillation: the student acts, the teacher labels. They are part of
     the run's `env_steps`."""
     updates: int = 6000

@@ -17,7 +17,7 @@ _FREE = {"video", "checkpoint_every", "metrics_every"}
 
 
 class RunFolder:
-    """Paths of a run. Creating it makes the folder and stores the configuration, or checks it on resuming."""
+    """Paths of a run, and the check that a run may begin or resume there. Nothing is written before `begin`."""
 
     def __init__(self, config: TrainConfig) -> None:
         """Raise UserError where the folder belongs to a run with other settings, naming each difference."""
@@ -30,10 +30,15 @@ class RunFolder:
                 f"{self.path} is not empty and holds no {CONFIG_FILE}, so it is not a run: "
                 "choose another folder with out=..."
             )
-        else:
+        self._config = config
+
+    def begin(self) -> None:
+        """Make the folder and store the settings, once everything that a person can get wrong is checked."""
+        stored = self.path / CONFIG_FILE
+        if not stored.exists():
             self.path.mkdir(parents=True, exist_ok=True)
             partial = stored.with_suffix(".partial")
-            partial.write_text(OmegaConf.to_yaml(OmegaConf.structured(config)))
+            partial.write_text(OmegaConf.to_yaml(OmegaConf.structured(self._config)))
             partial.rename(stored)
 
     @classmethod

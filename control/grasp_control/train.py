@@ -55,6 +55,7 @@ def train(config: TrainConfig) -> None:
         return
     episodes = load_demonstrations(config, run, env)
     trainer = make_trainer(config, env, episodes)
+    run.begin()
     checkpoints = CheckpointStore(run.checkpoints)
     resuming = bool(checkpoints.steps())
     if resuming:

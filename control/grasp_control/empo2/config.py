@@ -72,6 +72,9 @@ class EMPO2Config:
     """Width, in action units, of the likelihood under which successful rows are imitated."""
     exploration_noise: float = 0.4
     """Standard deviation, in action units, added to the intended action while training."""
+    training_horizon: int = 70
+    """Policy steps after which a training episode is cut as at a time-out (values are bootstrapped): a grasp
+    takes about 40, and what has failed by then only uses up the step budget."""
     hard_start_share: float = 0.5
     """Share of training episodes that repeat a start whose last try failed (prioritised level replay)."""
     advantage_margin: float = 0.03

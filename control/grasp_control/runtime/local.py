@@ -110,7 +110,7 @@ class LocalTrainer:
             act,
             self.short_term,
             seed=start,
-            max_steps=self.total_steps - self.env_steps,
+            max_steps=min(self.agent.config.training_horizon, self.total_steps - self.env_steps),
             noise=self.agent.config.exploration_noise,
             rng=self.rng,
             on_step=on_step,

@@ -70,8 +70,8 @@ def load_demonstrations(config: TrainConfig, run: RunFolder, env: gymnasium.Env)
         if (recorded.control_mode, recorded.action_scale) != (mode, scale):
             raise UserError(
                 f"{episode} was recorded in control mode {recorded.control_mode!r} with "
-                f"{recorded.action_scale}, this run uses {mode!r} with {scale}, so its actions mean something "
-                f"else: set env.control_mode={recorded.control_mode}, or record again in this mode."
+                f"{recorded.action_scale}, this run uses {mode!r} with {scale}, so its actions mean "
+                f"something else: set env.control_mode={recorded.control_mode}, or record again in this mode."
             )
     return episodes
 

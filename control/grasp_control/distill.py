@@ -23,10 +23,10 @@ from grasp_control.runtime.local import LocalTrainer
 from grasp_sim.cli import run_command
 from grasp_sim.errors import UserError
 
-HELP = """Distil a run's hybrid policy (actors, retrieval, critics) into one network and export it as a bundle.
+HELP = """Distil a run's hybrid policy (actors, retrieval, critics) into one network, exported as a bundle.
 
-The student acts, the teacher says what it would have done; the student needs no memory at run time. grasp-train
-does this at its end; this command does it again, with other settings or a later checkpoint.
+The student acts, the teacher says what it would have done; the student needs no memory at run time.
+grasp-train does this at its end; this command does it again, with other settings or a later checkpoint.
 
 Example:
   grasp-distill run=runs/robosuite-lift-servo-seed0 out=runs/bundle distill.updates=12000

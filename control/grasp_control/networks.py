@@ -103,7 +103,7 @@ def _empty_linear(inputs: int, outputs: int, *, bias: bool = True) -> nn.Linear:
 
 
 def trunk(hidden: Sequence[int], generator: torch.Generator) -> nn.Sequential:
-    """LayerNorm and ReLU after a first linear layer, then linear, LayerNorm and ReLU for each further width."""
+    """LayerNorm and ReLU after a first linear layer, then linear, LayerNorm, ReLU for each further width."""
     layers: list[nn.Module] = [nn.LayerNorm(hidden[0]), nn.ReLU()]
     for inputs, outputs in itertools.pairwise(hidden):
         layers += [linear(inputs, outputs, generator, gain=math.sqrt(2.0)), nn.LayerNorm(outputs), nn.ReLU()]

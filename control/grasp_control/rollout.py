@@ -137,7 +137,7 @@ def evaluate(
 
 
 def episode_seeds(seed: int, stream: str, count: int) -> list[int]:
-    """Seeds of a run's episodes; each stream ('train', 'evaluate', ...) has its own, so none overlap by design.
+    """Seeds of a run's episodes, drawn independently for each stream ('train', 'evaluate', ...).
 
     The same run seed and stream always give the same list, and a longer list begins with the shorter one.
     """

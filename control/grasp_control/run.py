@@ -17,7 +17,7 @@ _FREE = {"video", "checkpoint_every", "metrics_every"}
 
 
 class RunFolder:
-    """Paths of a run, and the check that a run may begin or resume there. Nothing is written before `begin`."""
+    """Paths of a run, and the check that it may begin or resume there. Nothing is written before `begin`."""
 
     def __init__(self, config: TrainConfig) -> None:
         """Raise UserError where the folder belongs to a run with other settings, naming each difference."""

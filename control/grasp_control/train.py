@@ -1,4 +1,4 @@
-"""grasp-train: record demonstrations, train EMPO2, distil it into one network and prove that network alone."""
+"""grasp-train: record demonstrations, train EMPO2, distil it into one network and prove it alone."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from grasp_sim.cli import run_command
 
 HELP = """Train a grasp policy with EMPO2, from demonstrations to a proven network.
 
-Records demonstrations with the scripted expert, trains, distils the hybrid policy (actors, retrieval, critics)
-into one network, exports it as a bundle, runs the bundle alone on fresh episodes and writes a report. The
-same command again resumes a run that was interrupted.
+Records demonstrations with the scripted expert, trains, distils the hybrid policy (actors, retrieval,
+critics) into one network, exports it as a bundle, runs the bundle alone on fresh episodes and writes a
+report. The same command again resumes a run that was interrupted.
 
 Examples:
   grasp-train

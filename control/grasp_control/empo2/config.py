@@ -86,8 +86,8 @@ class EMPO2Config:
         """Check the fields against each other."""
         if self.warmup_steps < self.batch_size:
             raise ValueError(
-                f"algo.batch_size={self.batch_size} is larger than algo.warmup_steps={self.warmup_steps}: the "
-                f"first batch could not be filled. Raise algo.warmup_steps or lower algo.batch_size."
+                f"algo.batch_size={self.batch_size} is larger than algo.warmup_steps={self.warmup_steps}: "
+                f"the first batch could not be filled. Raise algo.warmup_steps or lower algo.batch_size."
             )
         if not 1 <= self.improvement_batch <= self.batch_size:
             raise ValueError(

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 BENCHMARKS = {
     "memory": "prioritised replay, retrieval, eviction, saving and loading of the long-term memory",
+    "runs": "finished training runs side by side: table, figure and raw data",
 }
 """Names, each a module of this package with `run(arguments) -> exit code`, and what they measure."""
 

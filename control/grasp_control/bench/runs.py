@@ -1,0 +1,137 @@
+"""grasp-bench runs: put finished training runs side by side, with the raw data that the table is made from."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from matplotlib.figure import Figure
+from rich.console import Console
+from rich.table import Table
+
+from grasp_control.figures import STEPS_LABEL, moving_average, new_axes
+from grasp_control.intervals import wilson_interval
+from grasp_control.run import load_config
+from grasp_control.summary import PolicySummary, summarise
+from grasp_control.tables import STEP_COLUMN, read_stream
+from grasp_sim.cli import run_command
+from grasp_sim.errors import UserError
+
+HELP = """Put finished training runs side by side: a table, a figure and the raw data.
+
+Writes OUT.csv (a row per run and policy), OUT_episodes.csv (every evaluation episode), OUT.md and OUT.png.
+
+Example:
+  grasp-bench runs runs=[runs/lift-0,runs/lift-1,runs/lift-2] out=docs/benchmarks/lift
+"""
+
+
+@dataclass
+class RunsConfig:
+    """Put finished training runs side by side."""
+
+    runs: list[str] = field(default_factory=list)
+    """Folders of runs made by grasp-train."""
+    out: str = "docs/benchmarks/lift"
+    """Beginning of the names of the files written."""
+
+    def __post_init__(self) -> None:
+        """Check that there is something to compare."""
+        if not self.runs:
+            raise ValueError("runs is empty: name at least one run's folder, as in runs=[runs/a,runs/b].")
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Entry point of `grasp-bench runs`."""
+    return run_command(RunsConfig, compare, HELP, argv=arguments, program="grasp-bench runs")
+
+
+def compare(config: RunsConfig) -> None:
+    """Collect, print and write."""
+    folders = [Path(folder) for folder in config.runs]
+    rows, episodes = [], []
+    for folder in folders:
+        settings = load_config(folder)
+        summaries = summarise(folder)
+        if not any(summary.policy == "exported" for summary in summaries):
+            raise UserError(f"{folder} has no proven network yet: let grasp-train finish it first.")
+        for summary in summaries:
+            rows.append(
+                {
+                    "run": folder.name,
+                    "env": settings.env.name,
+                    "control_mode": settings.env.control_mode,
+                    "seed": settings.seed,
+                    "policy": summary.policy,
+                    "env_steps": 0 if summary.policy == "cloned" else settings.env_steps,
+                    "demos": settings.demos.episodes,
+                    "successes": summary.successes,
+                    "episodes": summary.episodes,
+                }
+            )
+        evaluation = read_stream(folder, "evaluation")
+        names = list(evaluation)
+        episodes += [
+            {"run": folder.name, **dict(zip(names, values, strict=True))}
+            for values in zip(*evaluation.values(), strict=True)
+        ]
+    out = Path(config.out)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    _write(out.with_suffix(".csv"), rows)
+    _write(out.with_name(f"{out.name}_episodes.csv"), episodes)
+    lines = table(folders)
+    out.with_suffix(".md").write_text("\n".join(lines) + "\n")
+    learning_curves(folders).savefig(out.with_suffix(".png"))
+    console_table = Table(*(cell.strip() for cell in lines[0].strip("|").split("|")))
+    for line in lines[2:]:
+        console_table.add_row(*(cell.strip() for cell in line.strip("|").split("|")))
+    Console().print(console_table)
+    print(f"Written: {out}.csv, {out}_episodes.csv, {out}.md, {out}.png")
+
+
+def table(folders: Sequence[Path]) -> list[str]:
+    """Markdown: a row per run, a column per policy, and the mean over the runs."""
+    found = {folder: {s.policy: s for s in summarise(folder)} for folder in folders}
+    policies = [p for p in ("cloned", "hybrid", "exported") if all(p in held for held in found.values())]
+    labels = [next(iter(found.values()))[policy].label for policy in policies]
+    lines = [f"| run | {' | '.join(labels)} |", "| --- |" + " --- |" * len(policies)]
+    for folder, held in found.items():
+        lines.append(f"| {folder.name} | {' | '.join(_cell(held[policy]) for policy in policies)} |")
+    means = [np.mean([held[p].successes / held[p].episodes for held in found.values()]) for p in policies]
+    lines.append(f"| mean of {len(folders)} | {' | '.join(f'{mean:.1%}' for mean in means)} |")
+    return lines
+
+
+def learning_curves(folders: Sequence[Path]) -> Figure:
+    """Training success of every run against environment steps, and what its exported network reached."""
+    figure, axes = new_axes("Success while training (with exploration noise)", STEPS_LABEL, "success rate")
+    for number, folder in enumerate(folders):
+        episodes = read_stream(folder, "episodes")
+        fresh = episodes["repeated_start"] == 0
+        steps = episodes[STEP_COLUMN][fresh]
+        axes.plot(steps, moving_average(episodes["success"][fresh]), color=f"C{number}", label=folder.name)
+        held = {s.policy: s for s in summarise(folder)}
+        for policy, step, marker in (
+            ("cloned", 0, "x"),
+            ("exported", load_config(folder).env_steps, "o"),
+        ):
+            share = held[policy].successes / held[policy].episodes
+            axes.plot([step], [share], marker, color=f"C{number}")
+    axes.set_ylim(0.0, 1.05)
+    axes.legend(loc="lower right", title="x cloned, o exported network (100 episodes)")
+    return figure
+
+
+def _cell(summary: PolicySummary) -> str:
+    low, high = wilson_interval(summary.successes, summary.episodes)
+    return f"{summary.successes / summary.episodes:.0%} ({low:.0%}-{high:.0%}, n={summary.episodes})"
+
+
+def _write(path: Path, rows: Sequence[dict[str, object]]) -> None:
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)

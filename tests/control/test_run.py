@@ -19,56 +19,71 @@ def config(out: Path | str, **changes) -> TrainConfig:
     return TrainConfig(**({"out": str(out), "algo": algo, "env_steps": 5000} | changes))
 
 
+def begun(settings: TrainConfig) -> RunFolder:
+    run = RunFolder(settings)
+    run.begin()
+    return run
+
+
 def contents(folder: Path) -> dict[str, bytes]:
     return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
 
 
 def test_a_new_run_stores_its_settings_and_nothing_else(tmp_path):
-    run = RunFolder(config(tmp_path / "deep" / "run"))
+    run = begun(config(tmp_path / "deep" / "run"))
     assert run.path == tmp_path / "deep" / "run"
     assert list(contents(run.path)) == ["config.yaml"]
     assert load_config(run.path) == config(run.path)
 
 
+def test_nothing_is_written_before_the_run_begins(tmp_path):
+    run = RunFolder(config(tmp_path / "deep" / "run"))
+    assert list(tmp_path.iterdir()) == []
+    run.begin()
+    before = contents(tmp_path)
+    run.begin()  # the settings are stored once
+    assert contents(tmp_path) == before
+
+
 def test_an_empty_folder_may_be_used(tmp_path):
-    RunFolder(config(tmp_path))
+    begun(config(tmp_path))
     assert load_config(tmp_path) == config(tmp_path)
 
 
 def test_a_run_is_named_after_its_task_mode_and_seed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    run = RunFolder(config("", seed=4, env=EnvConfig(control_mode="osc")))
+    run = begun(config("", seed=4, env=EnvConfig(control_mode="osc")))
     assert run.path == Path("runs/robosuite-lift-osc-seed4")
     assert (tmp_path / run.path / "config.yaml").is_file()
     assert run.demos == run.path / "demos"
 
 
 def test_recorded_demonstrations_may_lie_elsewhere(tmp_path):
-    run = RunFolder(config(tmp_path / "run", demos=DemosConfig(path=str(tmp_path / "recorded"))))
+    run = begun(config(tmp_path / "run", demos=DemosConfig(path=str(tmp_path / "recorded"))))
     assert run.demos == tmp_path / "recorded"
 
 
 def test_the_same_settings_resume_and_change_no_file(tmp_path):
-    RunFolder(config(tmp_path / "run"))
+    begun(config(tmp_path / "run"))
     (tmp_path / "run" / "train.csv").write_text("step\n")
     before = contents(tmp_path / "run")
-    assert RunFolder(config(tmp_path / "run")).path == tmp_path / "run"
+    assert begun(config(tmp_path / "run")).path == tmp_path / "run"
     assert contents(tmp_path / "run") == before
 
 
 def test_settings_that_change_nothing_learned_may_differ(tmp_path):
-    RunFolder(config(tmp_path / "run"))
+    begun(config(tmp_path / "run"))
     RunFolder(config(tmp_path / "run", video=False, checkpoint_every=7, metrics_every=9))
 
 
 def test_a_run_may_be_moved(tmp_path):
-    RunFolder(config(tmp_path / "run"))
+    begun(config(tmp_path / "run"))
     (tmp_path / "run").rename(tmp_path / "moved")
     RunFolder(config(tmp_path / "moved"))
 
 
 def test_other_settings_are_refused_naming_each_and_both_values(tmp_path):
-    RunFolder(config(tmp_path / "run"))
+    begun(config(tmp_path / "run"))
     before = contents(tmp_path / "run")
     other = config(
         tmp_path / "run",
@@ -97,7 +112,7 @@ def test_other_settings_are_refused_naming_each_and_both_values(tmp_path):
 
 
 def test_settings_that_one_version_knows_and_the_other_does_not_are_named(tmp_path):
-    RunFolder(config(tmp_path, context=4))
+    begun(config(tmp_path, context=4))
     stored = tmp_path / "config.yaml"
     stored.write_text(stored.read_text().replace("context: 4\n", "old_setting: 4\n"))
     with pytest.raises(UserError, match=r"context None -> 4; old_setting 4 -> None"):
@@ -118,7 +133,7 @@ def test_the_settings_of_no_run_cannot_be_loaded(tmp_path):
 
 
 def test_loaded_settings_are_typed_and_checked(tmp_path):
-    RunFolder(config(tmp_path))
+    begun(config(tmp_path))
     loaded = load_config(tmp_path)
     assert isinstance(loaded.algo, EMPO2Config)
     assert loaded.algo.learning_rate == 1e-5
@@ -129,7 +144,7 @@ def test_loaded_settings_are_typed_and_checked(tmp_path):
 
 
 def test_paths_of_an_existing_run_need_no_matching_settings(tmp_path):
-    RunFolder(config(tmp_path / "run"))
+    begun(config(tmp_path / "run"))
     changed = load_config(tmp_path / "run")
     changed.distill.updates = 1
     run = RunFolder.existing(changed)

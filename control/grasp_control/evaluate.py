@@ -23,7 +23,7 @@ from grasp_sim.cli import overrides, run_command
 from grasp_sim.contract import ACTION_DIM, OBSERVATION_DIM
 from grasp_sim.errors import UserError
 
-HELP = """Run a policy bundle alone (onnxruntime, no Torch or memory) and print its success with a 95 % interval.
+HELP = """Run a policy bundle alone (onnxruntime, no Torch, no memory); print success with a 95 % interval.
 
 Success is the simulator's word: the object is lifted 4 cm. A bundle made for another control mode, robot,
 rate or action scale is refused.

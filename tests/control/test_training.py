@@ -6,6 +6,7 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
+
 from grasp_control.build import generator, torch_generator
 from grasp_control.checkpoint import CheckpointStore
 from grasp_control.empo2.agent import Agent
@@ -188,7 +189,8 @@ def test_own_successes_and_failures_are_told_apart_from_demonstrations():
     assert held["demo_rows"] == sum(len(demonstration(s)[0].actions) for s in range(5))
     assert held["size"] == held["demo_rows"] + 200
     row = trainer.metrics_row(trainer.learn())
-    assert row["share_demo"] + row["share_online"] + row["share_success"] + row["share_slip"] == pytest.approx(1)
+    shares = [row[f"share_{source}"] for source in ("demo", "online", "success", "slip")]
+    assert sum(shares) == pytest.approx(1)
 
 
 def test_cloning_lowers_the_loss_and_learning_solves_the_task():
@@ -220,5 +222,3 @@ def test_a_failed_start_is_repeated_until_it_succeeds():
     trainer.failed_starts = []
     fresh = trainer._choose_start()
     assert fresh == trainer._seeds[0]
-
-

@@ -83,5 +83,5 @@ def critic_loss(
 
 
 def blend(conservative: torch.Tensor, exploratory: torch.Tensor, eta: float) -> torch.Tensor:
-    """Q = eta * Qc + (1 - eta) * Qe (E7), both (M, ...) -> (...). Qc is the ensemble's minimum, Qe its mean."""
+    """Q = eta * Qc + (1 - eta) * Qe (E7); (M, ...) -> (...). Qc is the members' minimum, Qe their mean."""
     return eta * conservative.min(dim=0).values + (1.0 - eta) * exploratory.mean(dim=0)

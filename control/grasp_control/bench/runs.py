@@ -1,4 +1,4 @@
-"""grasp-bench runs: finished training runs side by side, with the raw data that the table is made from."""
+"""grasp-bench runs: put finished training runs side by side, with the raw data behind the table."""
 
 from __future__ import annotations
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 from grasp_control.empo2.config import EMPO2Config
 from grasp_control.memory.config import MemoryConfig
+from grasp_control.memory.window import MAX_LENGTH, MIN_LENGTH
 
 
 @dataclass
@@ -45,6 +47,8 @@ class DemosConfig:
         """Check the ranges."""
         if self.episodes < 1:
             raise ValueError(f"demos.episodes={self.episodes} must be at least 1.")
+        if not 0 <= self.noise < math.inf:
+            raise ValueError(f"demos.noise={self.noise} must not be negative.")
         if self.kind not in ("human-like", "clean"):
             raise ValueError(f"demos.kind={self.kind!r} is unknown; there are 'human-like' and 'clean'.")
 
@@ -65,6 +69,16 @@ class DistillConfig:
     memory_rows: int = 8192
     """Windows of successful episodes that the first labels are made on."""
 
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        for name in ("updates", "batch_size", "memory_rows"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"distill.{name}={getattr(self, name)} must be at least 1.")
+        if self.env_steps < 0:
+            raise ValueError(f"distill.env_steps={self.env_steps} must not be negative.")
+        if not 0 < self.learning_rate < math.inf:
+            raise ValueError(f"distill.learning_rate={self.learning_rate} must be positive.")
+
 
 @dataclass
 class TrainConfig:
@@ -73,7 +87,7 @@ class TrainConfig:
     seed: int = 0
     """Fixes demonstrations, networks, training and evaluation episodes."""
     out: str = ""
-    """The run's folder; empty means runs/<env>-seed<seed>. An unfinished run there is resumed."""
+    """The run's folder; empty means runs/<env>-<control_mode>-seed<seed>. An unfinished run is resumed."""
     env_steps: int = 10_000
     """Environment steps of the whole run, distillation included."""
     context: int = 4
@@ -82,6 +96,10 @@ class TrainConfig:
     """Steps that the short-term memory holds."""
     evaluation_episodes: int = 100
     """Fresh episodes on which the exported network is proven."""
+    curve_every: int = 2000
+    """Environment steps between noise-free evaluations for the learning curve; not learned from."""
+    curve_episodes: int = 30
+    """Episodes of each of them."""
     checkpoint_every: int = 1000
     """Environment steps between checkpoints."""
     metrics_every: int = 250
@@ -96,6 +114,25 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         """Check the fields against each other."""
+        for name in (
+            "evaluation_episodes",
+            "curve_every",
+            "curve_episodes",
+            "checkpoint_every",
+            "metrics_every",
+        ):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)} must be at least 1.")
+        if self.seed < 0:
+            raise ValueError(f"seed={self.seed} must not be negative.")
+        if not MIN_LENGTH <= self.short_term_length <= MAX_LENGTH:
+            raise ValueError(
+                f"short_term_length={self.short_term_length} must lie between {MIN_LENGTH} and {MAX_LENGTH}."
+            )
+        if not 1 <= self.context <= self.short_term_length:
+            raise ValueError(
+                f"context={self.context} must lie between 1 and short_term_length={self.short_term_length}."
+            )
         training = self.env_steps - self.distill.env_steps
         if training < self.algo.warmup_steps:
             raise ValueError(

@@ -64,7 +64,7 @@ def learning_curve(episodes: Columns, evaluations: Sequence[tuple[str, float, in
     """Success in training as a moving average, and (policy, env_step, successes, episodes) evaluations."""
     figure, axes = new_axes("Learning curve", STEPS_LABEL, "success rate")
     if episodes:
-        label = f"training, mean of {MOVING_AVERAGE_EPISODES} episodes"
+        label = f"training with noise, mean of {MOVING_AVERAGE_EPISODES}"
         axes.plot(episodes[STEP_COLUMN], moving_average(episodes["success"]), label=label, color="C0")
     for number, policy in enumerate(dict.fromkeys(policy for policy, *_ in evaluations)):
         points = sorted(point[1:] for point in evaluations if point[0] == policy)

@@ -82,8 +82,9 @@ def fit_normaliser(observations: np.ndarray, action_dim: int, context: int) -> N
         context: C, pairs in a window.
     """
     floor = np.asarray(OBSERVATION_FLOORS)
-    mean = np.concatenate([observations.mean(axis=0), np.zeros(action_dim)])
-    std = np.concatenate([np.maximum(observations.std(axis=0), floor), np.ones(action_dim)])
+    rows = np.asarray(observations, dtype=np.float64)
+    mean = np.concatenate([rows.mean(axis=0), np.zeros(action_dim)])
+    std = np.concatenate([np.maximum(rows.std(axis=0), floor), np.ones(action_dim)])
     return Normaliser(np.tile(mean, context), np.tile(std, context))
 
 

@@ -94,7 +94,10 @@ def _facts(streams: Mapping[str, Columns]) -> list[str]:
         steps, success = episodes[STEP_COLUMN], episodes["success"]
         lines.append(f"{len(success)} training episodes, {steps[-1]:.0f} environment steps.")
         window = min(len(success), MOVING_AVERAGE_EPISODES)
-        lines.append(f"Success over the last {window} training episodes: {success[-window:].mean():.1%}.")
+        lines.append(
+            f"Success over the last {window} training episodes: {success[-window:].mean():.1%}. They carry "
+            "exploration noise, and starts that failed are repeated, so this is below what the policy can do."
+        )
         average = moving_average(success)
         reached = np.flatnonzero(average[MOVING_AVERAGE_EPISODES - 1 :] >= TARGET_SUCCESS)
         when = f"at step {steps[MOVING_AVERAGE_EPISODES - 1 + reached[0]]:.0f}" if len(reached) else "never"

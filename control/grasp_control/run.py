@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
 
 from grasp_control.config import TrainConfig
 from grasp_sim.errors import UserError
 
-CONFIG_FILE = "config.yaml"
+CONFIG_FILE, PARTIAL_FILE = "config.yaml", "config.partial"
 # These may change between the start of a run and its end without changing what is learned.
-_FREE = {"video", "checkpoint_every", "metrics_every"}
+_FREE = {"video", "checkpoint_every", "metrics_every", "curve_every", "curve_episodes"}
 
 
 class RunFolder:
@@ -24,8 +27,14 @@ class RunFolder:
         self._name_paths(config)
         stored = self.path / CONFIG_FILE
         if stored.exists():
-            check_same(_plain(config), OmegaConf.to_container(OmegaConf.load(stored)), self.path)
-        elif self.path.exists() and any(self.path.iterdir()):
+            try:
+                before = OmegaConf.to_container(OmegaConf.load(stored))
+            except (OmegaConfBaseException, YAMLError) as error:
+                raise UserError(f"{stored} cannot be read: choose another folder with out=...") from error
+            check_same(_plain(config), before, self.path)
+        elif self.path.exists() and not self.path.is_dir():
+            raise UserError(f"{self.path} is a file: choose a folder with out=...")
+        elif self.path.exists() and any(p.name != PARTIAL_FILE for p in self.path.iterdir()):
             raise UserError(
                 f"{self.path} is not empty and holds no {CONFIG_FILE}, so it is not a run: "
                 "choose another folder with out=..."
@@ -37,14 +46,18 @@ class RunFolder:
         stored = self.path / CONFIG_FILE
         if not stored.exists():
             self.path.mkdir(parents=True, exist_ok=True)
-            partial = stored.with_suffix(".partial")
-            partial.write_text(OmegaConf.to_yaml(OmegaConf.structured(self._config)))
+            partial = self.path / PARTIAL_FILE
+            with partial.open("w") as file:
+                file.write(OmegaConf.to_yaml(OmegaConf.structured(self._config)))
+                file.flush()
+                os.fsync(file.fileno())
             partial.rename(stored)
 
     @classmethod
     def existing(cls, config: TrainConfig) -> RunFolder:
         """The paths of a run whose settings were loaded from it, and perhaps changed for reading only."""
         folder = cls.__new__(cls)
+        folder._config = config
         folder._name_paths(config)
         return folder
 
@@ -63,8 +76,14 @@ def load_config(run: Path) -> TrainConfig:
     stored = run / CONFIG_FILE
     if not stored.is_file():
         raise UserError(f"{run} holds no {CONFIG_FILE}: give the folder of a run made by grasp-train.")
-    merged = OmegaConf.merge(OmegaConf.structured(TrainConfig), OmegaConf.load(stored))
-    config = OmegaConf.to_object(merged)
+    try:
+        merged = OmegaConf.merge(OmegaConf.structured(TrainConfig), OmegaConf.load(stored))
+        config = OmegaConf.to_object(merged)
+    except (OmegaConfBaseException, YAMLError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise UserError(
+            f"{stored} does not fit this version ({reason}): use the version that made it, or train anew."
+        ) from error
     assert isinstance(config, TrainConfig)
     return config
 

@@ -88,7 +88,7 @@ def learn(
 ) -> None:
     """The training loop: one episode, then the updates it owes."""
     stats: dict[str, float] = {}
-    saved = written = trainer.env_steps
+    saved = written = measured = trainer.env_steps
     recent: list[bool] = []
     with progress.bar("Train EMPO2", trainer.total_steps, done=trainer.env_steps) as advance:
         while not trainer.finished:
@@ -105,6 +105,11 @@ def learn(
                 saved = trainer.env_steps
                 metrics.write_table("score_histogram", trainer.histogram_rows())
                 trainer.save(checkpoints)
+            if trainer.env_steps - measured >= config.curve_every and not trainer.finished:
+                measured = trainer.env_steps
+                seeds = episode_seeds(config.seed, "curve", config.curve_episodes)
+                results = evaluate(trainer.env, trainer.hybrid, trainer.short_term, seeds)
+                metrics.write_table("evaluation", result_rows("hybrid", trainer.env_steps, results))
 
 
 def measure(config: TrainConfig, trainer: LocalTrainer, name: str, metrics: MetricsWriter) -> None:

@@ -29,6 +29,8 @@ SMALL = [
     "evaluation_episodes=3",
     "checkpoint_every=100",
     "metrics_every=50",
+    "curve_every=200",
+    "curve_episodes=2",
     "video=false",
 ]
 

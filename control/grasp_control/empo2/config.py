@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 
@@ -94,9 +95,54 @@ class EMPO2Config:
                 f"algo.improvement_batch={self.improvement_batch} must lie between 1 and "
                 f"algo.batch_size={self.batch_size}."
             )
-        for name in ("updates_per_step", "learning_rate", "imitation_std", "epsilon"):
-            if not getattr(self, name) > 0:
+        for name in (
+            "batch_size",
+            "imitation_batch",
+            "cloning_batch",
+            "cloning_updates",
+            "hidden_width",
+            "actors",
+            "critics",
+            "improvement_samples",
+            "neighbours",
+            "target_neighbours",
+            "training_horizon",
+        ):
+            if getattr(self, name) < 1:
+                raise ValueError(f"algo.{name}={getattr(self, name)} must be at least 1.")
+        for name in ("imitation_batch", "cloning_batch"):
+            if getattr(self, name) < self.actors:
+                raise ValueError(
+                    f"algo.{name}={getattr(self, name)} is shared out among algo.actors={self.actors}: "
+                    "it must be at least as large."
+                )
+        for name in (
+            "updates_per_step",
+            "learning_rate",
+            "final_learning_rate",
+            "gradient_norm",
+            "imitation_std",
+            "epsilon",
+            "advantage_scale",
+            "lambda_start",
+            "lambda_end",
+            "std_penalty_ratio",
+        ):
+            if not 0 < getattr(self, name) < math.inf:
                 raise ValueError(f"algo.{name}={getattr(self, name)} must be positive.")
-        for name in ("eta_start", "eta_end", "memory_share_start", "memory_share_end", "target_rate"):
+        for name in ("exploration_noise", "advantage_margin", "symmetry_angle", "choice_after_updates"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ValueError(f"algo.{name}={getattr(self, name)} must not be negative.")
+        for name in (
+            "eta_start",
+            "eta_end",
+            "memory_share_start",
+            "memory_share_end",
+            "target_rate",
+            "average_rate",
+            "hard_start_share",
+        ):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"algo.{name}={getattr(self, name)} must lie between 0 and 1.")
+        if not 0 <= self.retrieval_share < 1:
+            raise ValueError(f"algo.retrieval_share={self.retrieval_share} must lie in [0, 1).")

@@ -44,7 +44,6 @@ def load_demonstrations(config: TrainConfig, run: RunFolder, env: gymnasium.Env)
     """
     wanted = config.demos.episodes
     if not config.demos.path:
-        run.begin()
         with progress.bar("Record demonstrations", wanted) as advance:
             return record_expert(
                 env.unwrapped,  # type: ignore[arg-type]

@@ -9,6 +9,8 @@ from grasp_control.empo2.config import EMPO2Config
 from grasp_control.memory.config import MemoryConfig
 from grasp_control.memory.window import MAX_LENGTH, MIN_LENGTH
 
+MAX_ENV_STEPS = 100_000_000
+
 
 @dataclass
 class EnvConfig:
@@ -123,6 +125,8 @@ class TrainConfig:
         ):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)} must be at least 1.")
+        if self.env_steps > MAX_ENV_STEPS:
+            raise ValueError(f"env_steps={self.env_steps} is more than {MAX_ENV_STEPS}.")
         if self.seed < 0:
             raise ValueError(f"seed={self.seed} must not be negative.")
         if not MIN_LENGTH <= self.short_term_length <= MAX_LENGTH:

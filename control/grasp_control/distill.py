@@ -45,6 +45,11 @@ class DistillCommand:
     """Fresh episodes on which the exported network is proven."""
     distill: DistillConfig = field(default_factory=DistillConfig)
 
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        if self.episodes < 1:
+            raise ValueError(f"episodes={self.episodes} must be at least 1.")
+
 
 def main() -> int:
     """Entry point of `grasp-distill`."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import IO
@@ -19,6 +19,7 @@ from grasp_control.tables import (
     STEP_COLUMN,
     MetricsError,
     Value,
+    drop_rows,
     header_of,
     json_value,
     plain_value,
@@ -66,6 +67,21 @@ class MetricsWriter:
         """Append rows that belong together, such as the bins of a histogram. They become no scalars."""
         self._append(stream, rows)
 
+    def replace_table(
+        self, stream: str, rows: Iterable[Mapping[str, Value]], same: Sequence[str] = ("policy", STEP_COLUMN)
+    ) -> None:
+        """As `write_table`, in place of rows that agree in the columns `same`.
+
+        A stage that a kill made the run do again then counts once.
+        """
+        rows = list(rows)
+        path = self.run_dir / f"{stream}.csv"
+        if path.exists() and (self._resumed or stream in self._columns):
+            for file in self._files.pop(stream, ()):
+                file.close()
+            drop_rows(path, same, rows)
+        self._append(stream, rows)
+
     def flush(self) -> None:
         """Hand TensorBoard's queue to the disk; the CSV and JSON-lines files are always there already."""
         self._scalars.flush()
@@ -106,7 +122,7 @@ class MetricsWriter:
 
     def _open(self, stream: str, columns: list[str]) -> None:
         path = self.run_dir / f"{stream}.csv"
-        if path.exists() and not self._resumed:
+        if path.exists() and not self._resumed and stream not in self._columns:
             raise UserError(
                 f"{path} is there already: resume that run, choose another folder, or remove it first."
             )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from yaml import YAMLError
 from grasp_control.config import TrainConfig
 from grasp_sim.errors import UserError
 
-CONFIG_FILE, PARTIAL_FILE = "config.yaml", "config.partial"
+CONFIG_FILE, PARTIAL_FILE, LOCK_FILE = "config.yaml", "config.partial", ".lock"
 # These may change between the start of a run and its end without changing what is learned.
 _FREE = {"video", "checkpoint_every", "metrics_every", "curve_every", "curve_episodes"}
 
@@ -29,29 +31,41 @@ class RunFolder:
         if stored.exists():
             try:
                 before = OmegaConf.to_container(OmegaConf.load(stored))
-            except (OmegaConfBaseException, YAMLError) as error:
+            except (OmegaConfBaseException, YAMLError, ValueError) as error:
                 raise UserError(f"{stored} cannot be read: choose another folder with out=...") from error
             check_same(_plain(config), before, self.path)
         elif self.path.exists() and not self.path.is_dir():
             raise UserError(f"{self.path} is a file: choose a folder with out=...")
-        elif self.path.exists() and any(p.name != PARTIAL_FILE for p in self.path.iterdir()):
+        elif self.path.exists() and any(p.name not in (PARTIAL_FILE, LOCK_FILE) for p in self.path.iterdir()):
             raise UserError(
                 f"{self.path} is not empty and holds no {CONFIG_FILE}, so it is not a run: "
                 "choose another folder with out=..."
             )
         self._config = config
 
-    def begin(self) -> None:
-        """Make the folder and store the settings, once everything that a person can get wrong is checked."""
-        stored = self.path / CONFIG_FILE
-        if not stored.exists():
-            self.path.mkdir(parents=True, exist_ok=True)
-            partial = self.path / PARTIAL_FILE
-            with partial.open("w") as file:
-                file.write(OmegaConf.to_yaml(OmegaConf.structured(self._config)))
-                file.flush()
-                os.fsync(file.fileno())
-            partial.rename(stored)
+    @contextmanager
+    def begin(self) -> Iterator[None]:
+        """Make the folder, store the settings and hold the folder until the end of the `with` block.
+
+        Raises UserError when another process is training there.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        with (self.path / LOCK_FILE).open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # released by the system if we are killed
+            except OSError:
+                raise UserError(
+                    f"{self.path} is in use by another training: wait for it, or choose another out=..."
+                ) from None
+            stored = self.path / CONFIG_FILE
+            if not stored.exists():
+                partial = self.path / PARTIAL_FILE
+                with partial.open("w") as file:
+                    file.write(OmegaConf.to_yaml(OmegaConf.structured(self._config)))
+                    file.flush()
+                    os.fsync(file.fileno())
+                partial.rename(stored)
+            yield
 
     @classmethod
     def existing(cls, config: TrainConfig) -> RunFolder:

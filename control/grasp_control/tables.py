@@ -10,7 +10,7 @@ import io
 import json
 import math
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -108,6 +108,17 @@ def truncate_stream(path: Path, resume_step: int) -> None:
         index = columns.index(STEP_COLUMN)
         rows = [row for row in rows if float(row[index]) <= resume_step]
     _replace(path, columns, [dict(zip(columns, row, strict=True)) for row in rows])
+
+
+def drop_rows(path: Path, same: Sequence[str], rows: Iterable[Mapping[str, Value]]) -> None:
+    """Drop from a stream the rows that agree with one of `rows` in all the columns `same`."""
+    columns, held = _read_rows(path)
+    if not columns:
+        return
+    gone = {tuple(str(plain_value(row[name])) for name in same) for row in rows}
+    indices = [columns.index(name) for name in same]
+    kept = [row for row in held if tuple(row[i] for i in indices) not in gone]
+    _replace(path, columns, [dict(zip(columns, row, strict=True)) for row in kept])
 
 
 def _replace(path: Path, columns: list[str], rows: list[dict[str, float | int | str]]) -> None:

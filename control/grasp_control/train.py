@@ -6,6 +6,7 @@ import sys
 import time
 from pathlib import Path
 
+import gymnasium
 import torch
 
 from grasp_control import progress
@@ -23,6 +24,7 @@ from grasp_control.run import RunFolder
 from grasp_control.runtime.local import LocalTrainer
 from grasp_control.summary import summarise
 from grasp_control.video import VideoError, render_grasps
+from grasp_demos.episode import Episode
 from grasp_sim.cli import run_command
 
 HELP = """Train a grasp policy with EMPO2, from demonstrations to a proven network.
@@ -44,24 +46,30 @@ def main() -> int:
 
 
 def train(config: TrainConfig) -> None:
-    """The main job, top to bottom."""
-    started = time.monotonic()
+    """The main job in the run's folder, which no other training may use meanwhile."""
     torch.set_num_threads(1)
     env = make_env(config.env, config.seed)
     run = RunFolder(config)
+    episodes = load_demonstrations(config, run, env) if config.demos.path else None
+    with run.begin():
+        train_in(config, run, env, episodes or load_demonstrations(config, run, env))
+
+
+def train_in(config: TrainConfig, run: RunFolder, env: gymnasium.Env, episodes: list[Episode]) -> None:
+    """The main job, top to bottom."""
+    started = time.monotonic()
     if run.report.exists():
         print_table(summarise(run.path))
         print(f"{run.path} is finished: see {run.report}. Train anew with another seed=... or out=...")
         return
-    episodes = load_demonstrations(config, run, env)
     trainer = make_trainer(config, env, episodes)
-    run.begin()
     checkpoints = CheckpointStore(run.checkpoints)
     resuming = bool(checkpoints.steps())
     if resuming:
         trainer.resume(checkpoints.load_latest())
         print(f"Resuming {run.path} at environment step {trainer.env_steps}.")
-    with MetricsWriter(run.path, resume_step=trainer.env_steps if resuming else None) as metrics:
+    # The folder is this run's: what stands there from before the first checkpoint is done again.
+    with MetricsWriter(run.path, resume_step=trainer.env_steps if resuming else -1) as metrics:
         if not resuming:
             clone(config, trainer)
             measure(config, trainer, "cloned", metrics)
@@ -69,7 +77,7 @@ def train(config: TrainConfig) -> None:
         learn(config, trainer, checkpoints, metrics)
         measure(config, trainer, "hybrid", metrics)
         student, practice = distill_trainer(config, trainer)
-        metrics.write_table("distillation", result_rows("student", config.env_steps, practice))
+        metrics.replace_table("distillation", result_rows("student", config.env_steps, practice))
         prove(config, run, trainer, student, metrics)
     finish(config, run)
     print(f"Wall time of this call: {(time.monotonic() - started) / 60:.1f} min")
@@ -109,7 +117,7 @@ def learn(
                 measured = trainer.env_steps
                 seeds = episode_seeds(config.seed, "curve", config.curve_episodes)
                 results = evaluate(trainer.env, trainer.hybrid, trainer.short_term, seeds)
-                metrics.write_table("evaluation", result_rows("hybrid", trainer.env_steps, results))
+                metrics.replace_table("evaluation", result_rows("hybrid", trainer.env_steps, results))
 
 
 def measure(config: TrainConfig, trainer: LocalTrainer, name: str, metrics: MetricsWriter) -> None:
@@ -117,7 +125,7 @@ def measure(config: TrainConfig, trainer: LocalTrainer, name: str, metrics: Metr
     seeds = episode_seeds(config.seed, "evaluate", config.evaluation_episodes)
     with progress.bar(f"Evaluate the {name} policy", len(seeds)) as advance:
         results = evaluate(trainer.env, trainer.hybrid, trainer.short_term, seeds, lambda _: advance())
-    metrics.write_table("evaluation", result_rows(name, trainer.env_steps, results))
+    metrics.replace_table("evaluation", result_rows(name, trainer.env_steps, results))
 
 
 def prove(
@@ -138,7 +146,7 @@ def prove(
     seeds = episode_seeds(config.seed, "evaluate", config.evaluation_episodes)
     with progress.bar("Prove the exported network alone", len(seeds)) as advance:
         results = evaluate_alone(run.bundle, config.env, seeds, advance)
-    metrics.write_table("evaluation", result_rows("exported", config.env_steps, results))
+    metrics.replace_table("evaluation", result_rows("exported", config.env_steps, results))
     export({"success_rate": sum(r.success for r in results) / len(results), "episodes": len(results)})
 
 

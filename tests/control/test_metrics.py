@@ -146,3 +146,17 @@ def test_wilson_interval_by_hand(successes, n, low, high):
 def test_wilson_interval_refuses_impossible_counts():
     with pytest.raises(ValueError, match="5 of 3"):
         wilson_interval(5, 3)
+
+
+def test_a_stage_done_again_replaces_its_rows_and_no_others(tmp_path):
+    def row(policy, step, success):
+        return {"policy": policy, "env_step": step, "success": success}
+
+    with MetricsWriter(tmp_path) as metrics:
+        metrics.write_table("evaluation", [row("cloned", 0, 1), row("hybrid", 9, 0), row("hybrid", 5, 1)])
+    with MetricsWriter(tmp_path, resume_step=9) as metrics:
+        metrics.replace_table("evaluation", [row("hybrid", 9, 1), row("hybrid", 9, 1)])
+        metrics.replace_table("evaluation", [row("hybrid", 9, 1), row("hybrid", 9, 0)])
+    lines = (tmp_path / "evaluation.csv").read_text().splitlines()
+    assert lines[1:] == ["cloned,0,1", "hybrid,5,1", "hybrid,9,1", "hybrid,9,0"]
+    assert len((tmp_path / "evaluation.jsonl").read_text().splitlines()) == 4

@@ -21,7 +21,8 @@ def config(out: Path | str, **changes) -> TrainConfig:
 
 def begun(settings: TrainConfig) -> RunFolder:
     run = RunFolder(settings)
-    run.begin()
+    with run.begin():
+        pass
     return run
 
 
@@ -32,16 +33,17 @@ def contents(folder: Path) -> dict[str, bytes]:
 def test_a_new_run_stores_its_settings_and_nothing_else(tmp_path):
     run = begun(config(tmp_path / "deep" / "run"))
     assert run.path == tmp_path / "deep" / "run"
-    assert list(contents(run.path)) == ["config.yaml"]
+    assert set(contents(run.path)) == {"config.yaml", ".lock"}
     assert load_config(run.path) == config(run.path)
 
 
 def test_nothing_is_written_before_the_run_begins(tmp_path):
     run = RunFolder(config(tmp_path / "deep" / "run"))
     assert list(tmp_path.iterdir()) == []
-    run.begin()
-    before = contents(tmp_path)
-    run.begin()  # the settings are stored once
+    with run.begin():
+        before = contents(tmp_path)
+    with run.begin():  # the settings are stored once
+        pass
     assert contents(tmp_path) == before
 
 
@@ -150,3 +152,11 @@ def test_paths_of_an_existing_run_need_no_matching_settings(tmp_path):
     run = RunFolder.existing(changed)
     assert run.path == tmp_path / "run"
     assert run.checkpoints.parent == run.bundle.parent == run.path
+
+
+def test_two_trainings_never_share_a_folder(tmp_path):
+    first, second = RunFolder(config(tmp_path / "run")), RunFolder(config(tmp_path / "run"))
+    with first.begin(), pytest.raises(UserError, match="in use by another training"), second.begin():
+        pass
+    with second.begin():
+        pass

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+MAX_NEIGHBOURS = 64
+
 
 @dataclass
 class EMPO2Config:
@@ -110,6 +112,9 @@ class EMPO2Config:
         ):
             if getattr(self, name) < 1:
                 raise ValueError(f"algo.{name}={getattr(self, name)} must be at least 1.")
+        for name in ("neighbours", "target_neighbours"):
+            if getattr(self, name) > MAX_NEIGHBOURS:
+                raise ValueError(f"algo.{name}={getattr(self, name)} is more than {MAX_NEIGHBOURS} a state.")
         for name in ("imitation_batch", "cloning_batch"):
             if getattr(self, name) < self.actors:
                 raise ValueError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from grasp_control.memory.encoder import MAX_DIM, MIN_DIM
@@ -57,8 +58,8 @@ class MemoryConfig:
             if getattr(self, name) < 1:
                 raise ValueError(f"memory.{name} must be at least 1, got {getattr(self, name)}.")
         for name in ("slip_lookback", "demo_bonus", "alpha"):
-            if not getattr(self, name) >= 0:
-                raise ValueError(f"memory.{name} must not be negative, got {getattr(self, name)}.")
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ValueError(f"memory.{name} must be finite and not negative, got {getattr(self, name)}.")
         if not self.deadline_ms > 0:
             raise ValueError(f"memory.deadline_ms must be positive, got {self.deadline_ms}.")
         for name in ("gamma", "demo_fraction", "slip_fraction", "beta", "demo_quota", "slip_quota"):

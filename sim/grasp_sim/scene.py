@@ -1,0 +1,111 @@
+"""What a simulator has to offer to be used by `grasp_sim.env.GraspEnv`, and what an episode starts from.
+
+Everything is in the base frame (the robot's mounting frame, z up), in m, rad, N and s.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+from grasp_sim import gripper, ur5e
+from grasp_sim.contract import ActionScale, Command
+from grasp_sim.objects import ObjectSpec
+
+TABLE_HEIGHT = -0.112
+"""m, the table's top; the base stands on a pedestal as in robosuite."""
+TABLE_CENTRE = (0.56, 0.0)
+"""m (x, y), the middle of the table."""
+TABLE_HALF_SIZE = (0.4, 0.4)
+"""m (x, y)."""
+CONTROL_PERIOD = 0.05
+"""s of one control step, 20 Hz."""
+
+
+@dataclass(frozen=True, slots=True)
+class Physics:
+    """What domain randomisation may change in the simulator for one episode; the defaults change nothing."""
+
+    damping_scale: float = 1.0
+    """Factor on the viscous friction of the arm's joints."""
+    actuator_gain_scale: float = 1.0
+    """Factor on the stiffness with which the arm follows its joint targets."""
+    gripper_speed: float = gripper.SPEED
+    """m/s, the greatest change of the opening."""
+    gripper_force_scale: float = 1.0
+    """Factor between the commanded and the real grip force."""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Everything an episode starts from. The same start in two simulators is the same problem."""
+
+    object: ObjectSpec
+    object_position: np.ndarray
+    """(3,) m, the object's centre."""
+    object_yaw: float
+    """rad, of the object's x axis about the vertical."""
+    joint_positions: np.ndarray = field(default_factory=lambda: ur5e.HOME.copy())
+    """(6,) rad."""
+    physics: Physics = field(default_factory=Physics)
+
+
+class Scene(Protocol):
+    """A simulator with the arm, a gripper, the table and one object."""
+
+    def reset(self, start: Start) -> None:
+        """Begin an episode: the arm at rest, the gripper open, the object where `start` puts it."""
+        ...
+
+    def advance_servo(self, start: np.ndarray, goal: np.ndarray, command: Command) -> None:
+        """Simulate one control step: joint targets run from `start` to `goal` (6,), the gripper follows
+        `command.opening` with at most `command.force_limit`."""
+        ...
+
+    def advance_osc(self, command: Command, scale: ActionScale) -> None:
+        """Simulate one control step of robosuite's OSC_POSE law; the gripper as in `advance_servo`."""
+        ...
+
+    @property
+    def time(self) -> float:
+        """s since the episode began."""
+        ...
+
+    @property
+    def faulty(self) -> bool:
+        """The state is not finite or the simulator broke down; stays so until the next reset."""
+        ...
+
+    def joints(self) -> tuple[np.ndarray, np.ndarray]:
+        """Arm positions (6,) in rad and velocities (6,) in rad/s."""
+        ...
+
+    def opening(self) -> float:
+        """m between the pads."""
+        ...
+
+    def object_pose(self) -> tuple[np.ndarray, np.ndarray]:
+        """Position (3,) of the object frame's origin and quaternion (4,) xyzw."""
+        ...
+
+    def pad_forces(self, closing_axis: np.ndarray) -> np.ndarray:
+        """(2,) N that each finger presses on the object along `closing_axis` (3,), a unit vector."""
+        ...
+
+    def save(self) -> dict[str, np.ndarray]:
+        """Everything the simulator's future depends on, the object included."""
+        ...
+
+    def restore(self, saved: dict[str, np.ndarray]) -> None:
+        """Inverse of `save`, bit-exact, in a scene of the same kind and control mode."""
+        ...
+
+    def render(self, width: int, height: int) -> np.ndarray:
+        """(height, width, 3) uint8. Raises RenderUnavailable saying what to install."""
+        ...
+
+    def close(self) -> None:
+        """Free what the simulator holds; a second time is harmless."""
+        ...

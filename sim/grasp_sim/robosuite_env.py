@@ -12,8 +12,11 @@ from gymnasium.utils import seeding
 
 from grasp_sim import contract, ur5e
 from grasp_sim.contract import ActionScale, ContractError, GraspState
+from grasp_sim.objects import ObjectSpec, box
 from grasp_sim.rewards import UnknownName, make_reward
-from grasp_sim.robosuite_scene import LiftScene
+from grasp_sim.robosuite_object import unpack_object
+from grasp_sim.robosuite_scene import RobosuiteScene
+from grasp_sim.scene import TABLE_CENTRE, TABLE_HEIGHT, Start
 from grasp_sim.servo import Servo
 from grasp_sim.slip import SlipTracker
 
@@ -28,6 +31,30 @@ ACTION_SCALES: dict[str, ActionScale] = {
 
 SUCCESS_HEIGHT = 0.04
 """m of the cube's centre above the table, robosuite's criterion."""
+CUBE_HALF_SIZE = (0.020, 0.022)
+"""m, range of the cube's half extents, as in robosuite."""
+CUBE_DENSITY = 1000.0
+"""kg/m^3, as in robosuite."""
+PLACEMENT = 0.03
+"""m, the cube's greatest distance from the middle of the table along x and along y."""
+START_CLEARANCE = 0.0005
+"""m between the cube and the table at the start."""
+ARM_NOISE = 0.02
+"""rad, standard deviation of the joints at the start, as in robosuite."""
+
+
+def draw_start(rng: np.random.Generator) -> Start:
+    """A cube and where it and the arm are when an episode begins."""
+    x, y, z = (float(v) for v in 2.0 * rng.uniform(*CUBE_HALF_SIZE, size=3))
+    # Any rotation by a quarter turn gives the same grasp, though the sides differ by up to 4 mm.
+    cube = box((x, y, z), mass=CUBE_DENSITY * x * y * z, friction=1.0, symmetry=4)
+    place = np.array(TABLE_CENTRE) + rng.uniform(-PLACEMENT, PLACEMENT, size=2)
+    return Start(
+        object=cube,
+        object_position=np.array([*place, TABLE_HEIGHT + z / 2.0 + START_CLEARANCE]),
+        object_yaw=float(rng.uniform(0.0, 2.0 * np.pi)),
+        joint_positions=ur5e.HOME + ARM_NOISE * rng.standard_normal(ur5e.DOF),
+    )
 
 
 class RobosuiteLift(gymnasium.Env):
@@ -69,7 +96,8 @@ class RobosuiteLift(gymnasium.Env):
         )
         self.action_space = gymnasium.spaces.Box(-1.0, 1.0, (contract.ACTION_DIM,), np.float32)
         self._np_random, self._np_random_seed = seeding.np_random(seed)
-        self._scene = LiftScene(control_mode)
+        self._scene = RobosuiteScene(control_mode)
+        self._object: ObjectSpec | None = None
         self._kinematics = ur5e.Kinematics()
         self._servo = Servo(kinematics=self._kinematics)
         self._slip = SlipTracker()
@@ -88,7 +116,9 @@ class RobosuiteLift(gymnasium.Env):
     ) -> tuple[np.ndarray, dict[str, Any]]:
         """Start an episode. The seed fixes all of it; without one the environment's own generator goes on."""
         super().reset(seed=seed)
-        self._scene.reset(self.np_random)
+        start = draw_start(self.np_random)
+        self._object = start.object
+        self._scene.reset(start)
         self._steps, self._over = 0, False
         self._slip.reset()
         self._servo.reset(self._scene.joints()[0])
@@ -101,7 +131,8 @@ class RobosuiteLift(gymnasium.Env):
             raise gymnasium.error.ResetNeeded("the episode is over or was never started: call reset() first")
         requested = np.array(action, dtype=np.float32)
         executed = contract.executed_action(requested)
-        fault = not self._advance(executed) or self._scene.faulty
+        self._advance(executed)
+        fault = self._scene.faulty
         self._steps += 1
 
         grasped = success = slip = drop = False
@@ -109,7 +140,7 @@ class RobosuiteLift(gymnasium.Env):
             self._state, grasped = self._measure()
             labels = self._slip.update(self._state, grasped)
             slip, drop = labels.slip, labels.drop
-            success = self._scene.cube_height() > SUCCESS_HEIGHT
+            success = self._state.object_position[2] - TABLE_HEIGHT > SUCCESS_HEIGHT
         terminated = success
         truncated = not terminated and (fault or self._steps >= self.horizon)
         self._over = terminated or truncated
@@ -153,6 +184,7 @@ class RobosuiteLift(gymnasium.Env):
             )
         saved = {name: np.asarray(value) for name, value in snapshot.items()}
         self._scene.restore(saved)
+        self._object = unpack_object(saved["object"])
         self._state = contract.unpack_state(saved["state"])
         self._slip.load(saved["slip"])
         self._steps, self._over = int(saved["progress"][0]), bool(saved["progress"][1])
@@ -178,31 +210,25 @@ class RobosuiteLift(gymnasium.Env):
             self._renderer.close()
             self._renderer = None
 
-    def _advance(self, executed: np.ndarray) -> bool:
-        """Simulate one control step; False when the simulation broke down."""
+    def _advance(self, executed: np.ndarray) -> None:
+        """Simulate one control step."""
         command = contract.decode(executed, self.action_scale)
         if self.control_mode == "servo":
             start = self._servo.joint_target
             assert start is not None
             goal = self._servo.step(self._scene.joints()[0], command)
-            self._scene.advance_servo(start, goal, command.opening)
-            return True
-        move = command.delta_position / self.action_scale.position
-        turn = command.delta_yaw / self.action_scale.yaw
-        grip = 1.0 if command.opening < self.action_scale.opening / 2.0 else -1.0
-        try:
-            self._scene.advance_osc(np.array([*move, 0.0, 0.0, turn, grip]))
-        except np.linalg.LinAlgError:  # what robosuite's controller makes of a state that is not finite
-            return False
-        return True
+            self._scene.advance_servo(start, goal, command)
+        else:
+            self._scene.advance_osc(command, self.action_scale)
 
     def _measure(self) -> tuple[GraspState, bool]:
         """The state now, and whether both fingers press on the cube."""
         positions, velocities = self._scene.joints()
         tcp_position, rotation = self._kinematics.pose(positions)
-        forces = self._scene.finger_forces(closing_axis=rotation[:, 0])
-        cube_position, cube_quaternion, cube_size = self._scene.cube()
-        now = float(self._scene.data.time)
+        forces = self._scene.pad_forces(closing_axis=rotation[:, 0])
+        assert self._object is not None
+        cube_position, cube_quaternion = self._scene.object_pose()
+        now = self._scene.time
         state = GraspState(
             joint_positions=positions,
             joint_velocities=velocities,
@@ -212,8 +238,8 @@ class RobosuiteLift(gymnasium.Env):
             gripper_force=float(forces.mean()),
             object_position=cube_position,
             object_quaternion=cube_quaternion,
-            object_size=cube_size,
-            object_symmetry=4,
+            object_size=self._object.size,
+            object_symmetry=self._object.symmetry,
             joint_time=now,
             gripper_time=now,
             object_time=now,

@@ -14,7 +14,7 @@ import xml.etree.ElementTree as ET
 import mujoco
 import numpy as np
 
-from grasp_sim.objects import MAX_PARTS, SHAPES, ObjectError, ObjectSpec, Part
+from grasp_sim.objects import MAX_PARTS, ObjectError, ObjectSpec, Part
 
 _BODY = "cube_main"
 _NAMES = ("cube_g0", *(f"object_part{number}" for number in range(1, MAX_PARTS)))
@@ -141,26 +141,3 @@ class ObjectBody:
         if self._own_contacts:
             model.body_ipos[body] = spec.centre_of_mass
             model.body_iquat[body] = turn
-
-
-def pack_object(spec: ObjectSpec) -> np.ndarray:
-    """(3 + 8 MAX_PARTS,) float64, all of an object but its name; absent parts are zeros."""
-    rows = np.zeros((MAX_PARTS, 8))
-    for row, part in zip(rows, spec.parts, strict=False):
-        row[0], row[1 : 1 + len(part.size)] = 1 + SHAPES.index(part.shape), part.size
-        row[4:7], row[7] = part.position, "xyz".index(part.axis)
-    return np.concatenate([[spec.mass, spec.friction, spec.symmetry], rows.reshape(-1)])
-
-
-def unpack_object(packed: np.ndarray) -> ObjectSpec:
-    """Inverse of `pack_object`, named "restored"."""
-    parts = []
-    for row in packed[3:].reshape(MAX_PARTS, 8).tolist():
-        if row[0]:
-            numbers = {"box": 3, "sphere": 1}.get(SHAPES[int(row[0]) - 1], 2)
-            position = (row[4], row[5], row[6])
-            parts.append(
-                Part(SHAPES[int(row[0]) - 1], tuple(row[1 : 1 + numbers]), position, "xyz"[int(row[7])])
-            )
-    mass, friction, symmetry = packed[:3].tolist()
-    return ObjectSpec("restored", tuple(parts), mass, friction, int(symmetry))

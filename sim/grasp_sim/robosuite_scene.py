@@ -20,7 +20,7 @@ import numpy as np
 
 from grasp_sim import scene, servo, ur5e
 from grasp_sim.contract import ActionScale, Command
-from grasp_sim.scene import Physics, Start
+from grasp_sim.scene import Start
 
 # robosuite reports optional parts that are not installed each time it is imported, and sets MUJOCO_GL for the
 # whole process: keep errors only, and put the variable back.
@@ -36,7 +36,7 @@ else:
 
 import grasp_sim.robosuite_gripper  # noqa: E402, F401 (registers the parallel gripper)
 from grasp_sim.robosuite_fingers import ParallelFingers, RobotiqFingers  # noqa: E402
-from grasp_sim.robosuite_object import ObjectBody, pack_object, prepare_xml, unpack_object  # noqa: E402
+from grasp_sim.robosuite_object import ObjectBody, prepare_xml  # noqa: E402
 
 if TYPE_CHECKING:
     from grasp_sim.rendering import FrameRenderer
@@ -133,7 +133,6 @@ class RobosuiteScene:
             self.model.actuator_gainprm[arm].copy(),
             self.model.actuator_biasprm[arm].copy(),
         )
-        self._start: Start | None = None
         self._broken = False
         self._renderer: FrameRenderer | None = None
 
@@ -153,7 +152,9 @@ class RobosuiteScene:
         self.base = base.xpos.copy()
         table = self.suite.table_offset - self.base
         if not np.allclose(table, (*scene.TABLE_CENTRE, scene.TABLE_HEIGHT), atol=1e-9):
-            raise RuntimeError(f"robosuite's table is at {table.tolist()} m, not where `grasp_sim.scene` says")
+            raise RuntimeError(
+                f"robosuite's table is at {table.tolist()} m, not where `grasp_sim.scene` says"
+            )
 
     def _make_position_actuators(self) -> None:
         """Turn the arm's torque motors into position actuators of one natural frequency.
@@ -200,7 +201,6 @@ class RobosuiteScene:
     def _apply(self, start: Start) -> None:
         """Edit the model for an episode's object and physics."""
         self._broken = False
-        self._start = start
         self._object.apply(start.object)
         damping, gain, bias = self._nominal
         scale = start.physics.actuator_gain_scale
@@ -278,21 +278,9 @@ class RobosuiteScene:
     # ---- saving
 
     def save(self) -> dict[str, np.ndarray]:
-        """Everything the simulator's future depends on."""
-        if self._start is None:
-            raise RuntimeError("RobosuiteScene.save before RobosuiteScene.reset: there is no episode yet.")
-        physics = self._start.physics
+        """Everything the simulator's future depends on besides the episode's `Start`."""
         saved = {
             "simulator": np.empty(mujoco.mj_stateSize(self.model, _FULL_STATE)),
-            "object": pack_object(self._start.object),
-            "physics": np.array(
-                [
-                    physics.damping_scale,
-                    physics.actuator_gain_scale,
-                    physics.gripper_speed,
-                    physics.gripper_force_scale,
-                ]
-            ),
             "gripper": self._fingers.save(),
         }
         mujoco.mj_getState(self.model, self.data, saved["simulator"], _FULL_STATE)
@@ -304,11 +292,9 @@ class RobosuiteScene:
                 saved[f"osc_{name}"] = np.array(getattr(controller, name), dtype=np.float64)
         return saved
 
-    def restore(self, saved: dict[str, np.ndarray]) -> None:
+    def restore(self, start: Start, saved: dict[str, np.ndarray]) -> None:
         """Inverse of `save`, for a scene of the same control mode and gripper."""
-        spec = unpack_object(saved["object"])
-        here = np.zeros(3)  # the pose is part of the simulator's state
-        self._apply(Start(spec, here, 0.0, here, Physics(*saved["physics"].tolist())))
+        self._apply(start)
         self._fingers.load(saved["gripper"])
         mujoco.mj_resetData(self.model, self.data)
         mujoco.mj_setState(self.model, self.data, saved["simulator"], _FULL_STATE)

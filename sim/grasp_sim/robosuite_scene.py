@@ -48,9 +48,6 @@ NATURAL_FREQUENCY = 80.0
 ARMATURE = 0.1
 """kg m^2 of every arm joint in servo mode, as in MuJoCo Menagerie's UR5e. robosuite's 0.8 to 5 make the
 wrist's 28 N m saturate whenever the heading reverses, so the arm swings past its target."""
-FRICTION_IMPEDANCE = 100.0
-"""Impedance of friction over that of the normal force with the parallel gripper; robosuite's 20 lets a held
-object creep more."""
 CAMERA = "frontview"
 """Of robosuite's scene, for pictures."""
 FINGERS = {"robotiq-85": RobotiqFingers, "parallel": ParallelFingers}
@@ -119,8 +116,6 @@ class RobosuiteScene:
         self.model: mujoco.MjModel = self.suite.sim.model._model
         self.data: mujoco.MjData = self.suite.sim.data._data
         self.substeps = round(self.suite.control_timestep / self.suite.model_timestep)
-        if own_contacts:
-            self.model.opt.impratio = FRICTION_IMPEDANCE
         self._look_up()
         self._fingers = kind(self.model, self.data, self._osc_gripper())
         self.suite.finger_ctrl = self._fingers.ctrl

@@ -77,7 +77,7 @@ class _Lift(Lift):
         self.finger_ctrl = np.zeros(0, dtype=np.int64)
         """Indices of the fingers' actuators."""
         self.finger_targets: Iterator[float] | None = None
-        """What to write to them on each physics step of the coming control step; None: robosuite's command."""
+        """What to write to them on each physics step of a control step; None: robosuite's command."""
         super().__init__(**settings)
 
     def edit_model_xml(self, xml_str: str) -> str:

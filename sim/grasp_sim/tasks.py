@@ -152,7 +152,7 @@ class Task:
             )
         spread = np.array(self.spread) * difficulty.distance
         place = np.array(TABLE_CENTRE) + rng.uniform(-spread, spread)
-        rest = TABLE_HEIGHT + shape.size[2] / 2.0
+        rest = TABLE_HEIGHT + float(shape.size[2]) / 2.0
         goal = TABLE_HEIGHT + STANDARD_HEIGHT if self.standard_lift else rest + self.lift
         return Start(
             object=shape,
@@ -164,7 +164,7 @@ class Task:
 
     def solved(self, start: Start, height: float, grasped: bool) -> bool:
         """Whether the object, its centre at `height` m in the base frame, counts as lifted."""
-        return height > start.goal_height and (grasped or self.standard_lift)
+        return bool(height > start.goal_height) and (grasped or self.standard_lift)
 
     @property
     def gripper(self) -> str:
@@ -221,7 +221,7 @@ def _tee(rng: np.random.Generator, width: float, mass: float, friction: float) -
         Part("box", (width / 2.0, stem - bar, half_height), (0.0, -bar, 0.0)),
         Part("box", (width / 2.0 + 0.015, bar, half_height), (0.0, stem - bar, 0.0)),
     )
-    return ObjectSpec("tee", parts, mass, friction, symmetry=1)
+    return ObjectSpec("tee", parts, mass, friction, symmetry=2)
 
 
 def _knob(rng: np.random.Generator, width: float, mass: float, friction: float) -> ObjectSpec:
@@ -284,11 +284,11 @@ TASKS: dict[str, Task] = {
         ),
         Task(
             "slippery",
-            "heavy objects of low friction, which a weak grip does not hold",
+            "heavy objects of low friction, which the gripper's weakest grip does not hold",
             kinds=("box", "cylinder", "capsule"),
             width=(0.03, 0.06),
-            mass=(0.4, 1.0),
-            friction=(0.1, 0.2),
+            mass=(0.8, 1.5),
+            friction=(0.1, 0.18),
             spread=(0.10, 0.15),
             grip_force=110.0,
         ),

@@ -52,7 +52,7 @@ def test_box_inertia_and_holding_force_by_hand() -> None:
 def test_compound_of_two_boxes_has_the_weight_where_it_is() -> None:
     # A long box and a short one beside it along y: masses 3 : 1, centres at -0.01 and 0.03.
     parts = (Part("box", (0.01, 0.03, 0.01), (0, -0.01, 0)), Part("box", (0.01, 0.01, 0.01), (0, 0.03, 0)))
-    thing = ObjectSpec("two", parts, mass=0.4, friction=1.0, symmetry=1)
+    thing = ObjectSpec("two", parts, mass=0.4, friction=1.0, symmetry=2)
     np.testing.assert_allclose(thing.part_masses, [0.3, 0.1])
     np.testing.assert_allclose(thing.centre_of_mass, [0.0, 0.0, 0.0], atol=1e-12)
     whole = box((0.02, 0.08, 0.02), mass=0.4, friction=1.0)
@@ -63,7 +63,7 @@ def test_compound_of_two_boxes_has_the_weight_where_it_is() -> None:
 def test_what_lies_beside_the_pads_does_not_widen_the_grasp() -> None:
     stem = Part("box", (0.01, 0.04, 0.01))
     bar = Part("box", (0.06, 0.005, 0.01), (0, 0.035, 0))
-    assert ObjectSpec("tee", (stem, bar), 0.1, 1.0, 1).grasp_width == pytest.approx(0.02)
+    assert ObjectSpec("tee", (stem, bar), 0.1, 1.0, 2).grasp_width == pytest.approx(0.02)
     assert ObjectSpec("cross", (stem, Part("box", (0.06, 0.005, 0.01))), 0.1, 1.0, 2).grasp_width == (
         pytest.approx(0.12)
     )
@@ -84,8 +84,9 @@ def test_holdable_ends_at_the_gripper() -> None:
         (lambda: box((0.1, 0.1, 0.1), mass=0.0, friction=1.0), "mass 0.0"),
         (lambda: box((0.1, 0.1, 0.1), mass=float("nan"), friction=1.0), "mass nan"),
         (lambda: box((0.1, 0.1, 0.1), mass=1.0, friction=-1.0), "friction -1.0"),
-        (lambda: ObjectSpec("none", (), 1.0, 1.0, 1), "0 parts"),
-        (lambda: ObjectSpec("off", (Part("sphere", (0.1,), (0.1, 0, 0)),), 1.0, 1.0, 1), "not the origin"),
+        (lambda: ObjectSpec("none", (), 1.0, 1.0, 2), "0 parts"),
+        (lambda: ObjectSpec("off", (Part("sphere", (0.1,), (0.1, 0, 0)),), 1.0, 1.0, 2), "not the origin"),
+        (lambda: ObjectSpec("one", (Part("sphere", (0.1,)),), 1.0, 1.0, 1), "symmetry 1"),
     ],
 )
 def test_impossible_objects_are_refused(make, message: str) -> None:

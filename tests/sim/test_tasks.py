@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from grasp_sim import gripper
 from grasp_sim.objects import ObjectError
 from grasp_sim.scene import TABLE_CENTRE, TABLE_HEIGHT, Start
 from grasp_sim.tasks import KINDS, TASKS, Difficulty, ObjectsConfig, UnknownTask, find_task
@@ -50,7 +51,7 @@ def test_a_start_survives_as_text(name: str) -> None:
 
 
 def test_slippery_slips_at_the_weakest_grip_and_fragile_breaks_at_the_strongest() -> None:
-    assert all(start.object.holding_force > 9.0 for start in starts("slippery"))
+    assert all(start.object.holding_force > gripper.FORCE_MIN for start in starts("slippery"))
     assert TASKS["fragile"].breaking_force < 235.0
 
 

@@ -1,7 +1,7 @@
 """How the two grippers of robosuite's scene are commanded and measured.
 
-Each class offers `ctrl` (indices of its actuators), `side_of_geom` (for every geom 1 left finger, 2 right
-finger, 0 anything else), `open`, `set_physics`, `targets`, `opening`, `save` and `load`.
+Each class offers `ctrl` (indices of its actuators), `geoms` (of the left and of the right finger), `open`,
+`set_physics`, `targets`, `opening`, `save` and `load`.
 """
 
 # MuJoCo's functions live in a compiled module without stubs.
@@ -28,12 +28,12 @@ _GAP = np.array([0.0, 0.0135, 0.0210, 0.0323, 0.0466, 0.0608, 0.0744, 0.085])
 _COMMAND_OF_GAP = np.array([0.8, 0.7, 0.65, 0.6, 0.5, 0.4, 0.3, 0.17])
 
 
-def _sides(model: mujoco.MjModel, described: Any) -> list[int]:
-    sides = [0] * model.ngeom
-    for number, side in ((1, "left"), (2, "right")):
-        for name in described.important_geoms[f"{side}_finger"]:
-            sides[model.geom(name).id] = number
-    return sides
+def _geoms_of_sides(model: mujoco.MjModel, described: Any) -> tuple[list[int], list[int]]:
+    left, right = (
+        [model.geom(name).id for name in described.important_geoms[f"{side}_finger"]]
+        for side in ("left", "right")
+    )
+    return left, right
 
 
 def robotiq_command(opening: float) -> float:
@@ -50,7 +50,7 @@ def robotiq_opening(finger_joints: np.ndarray) -> float:
     outer, tilt = finger_joints[:, 0], finger_joints.sum(axis=1)
     reach = 0.0306011 + 0.0376 * np.cos(outer) - 0.043 * np.sin(outer)
     pad = 0.0255203 * np.cos(tilt) + 0.03242 * np.sin(tilt)
-    return float(np.clip((reach - pad).sum(), 0.0, ur5e.GRIPPER_STROKE))
+    return min(max(float((reach - pad).sum()), 0.0), ur5e.GRIPPER_STROKE)
 
 
 class RobotiqFingers:
@@ -73,7 +73,7 @@ class RobotiqFingers:
         self._all_q = np.array([model.joint(name).qposadr[0] for name in described.joints])
         self._open_q = described.init_qpos
         self.ctrl = np.array([model.actuator(name).id for name in described.actuators])
-        self.side_of_geom = _sides(model, described)
+        self.geoms = _geoms_of_sides(model, described)
         self._speed = ROBOTIQ_SPEED
         self._action = robotiq_command(ur5e.GRIPPER_STROKE)
 
@@ -89,7 +89,7 @@ class RobotiqFingers:
     def targets(self, command: Command, steps: int) -> list[float]:
         """(steps,) actuator commands in rad for equal parts of the next control step."""
         wanted = robotiq_command(command.opening)
-        change = float(np.clip(wanted - self._action, -self._speed, self._speed))
+        change = min(max(wanted - self._action, -self._speed), self._speed)
         start, self._action = self._action, self._action + change
         return [0.4 + 0.4 * (start + change * number / steps) for number in range(1, steps + 1)]
 
@@ -119,7 +119,7 @@ class ParallelFingers:
         self._model, self._data = model, data
         self._q = np.array([model.joint(name).qposadr[0] for name in described.joints])
         self.ctrl = np.array([model.actuator(name).id for name in described.actuators])
-        self.side_of_geom = _sides(model, described)
+        self.geoms = _geoms_of_sides(model, described)
         self._target = gripper.STROKE
         self._force = gripper.FORCE_MAX
         self._physics = Physics()

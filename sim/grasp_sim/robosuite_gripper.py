@@ -80,6 +80,7 @@ def _actuator(name: str) -> str:
 def gripper_xml() -> str:
     """The MJCF of the gripper, with the bodies, sites and sensors that robosuite asks of one."""
     site = 'size="0.005" rgba="1 0 0 0" group="1"'
+    sites = ("grip_site", "grip_site_cylinder", "ee_x", "ee_y", "ee_z")
     names = ("left", "right")
     palm = _geoms("palm", gripper.PALM, 1, gripper.PALM_MASS, _DARK, touches=False)
     return f"""
@@ -93,8 +94,7 @@ def gripper_xml() -> str:
     <body name="parallel_base" pos="0 0 0">
       <site name="ft_frame" pos="0 0 0" {site}/>
       <body name="eef" pos="0 0 {_TCP_OFFSET}" quat="{_TCP_TURN}">
-        {"".join(f'<site name="{name}" pos="0 0 0" {site}/>' for name in ("grip_site", "ee_x", "ee_y", "ee_z"))}
-        <site name="grip_site_cylinder" pos="0 0 0" {site}/>
+        {"".join(f'<site name="{name}" pos="0 0 0" {site}/>' for name in sites)}
       </body>
       <body name="palm" pos="0 0 {_TCP_OFFSET}" quat="{_TCP_TURN}">
         {palm}
@@ -115,7 +115,7 @@ def gripper_xml() -> str:
 class ParallelGripper(GripperModel):
     """Two fingers on slides; `left` is the one on the +x side of the TCP frame."""
 
-    def __init__(self, idn: int | str = 0) -> None:
+    def __init__(self, idn: int = 0) -> None:
         # robosuite parses a file; nothing reads it again.
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "parallel_gripper.xml"

@@ -27,6 +27,7 @@ _TYPES = {
 _HALF = float(np.sqrt(0.5))
 _TURNS = {"x": (_HALF, 0.0, _HALF, 0.0), "y": (_HALF, -_HALF, 0.0, 0.0), "z": (1.0, 0.0, 0.0, 0.0)}
 """wxyz quaternions that turn the z axis, along which MuJoCo's cylinders and capsules run, to an axis."""
+_ABSENT = Part("box", (0.001, 0.001, 0.001))  # so that nothing of an earlier object stays
 _VISIBLE, _HIDDEN = 1, 3  # geom groups; pictures show the first three
 
 CONDIM = {"box": 4, "cylinder": 6, "sphere": 6, "capsule": 6}
@@ -56,11 +57,12 @@ def prepare_xml(root: ET.Element, own_contacts: bool) -> None:
     )
     # robosuite looks its visual geom up by name, so that one stays, unseen.
     visual.set("group", str(_HIDDEN))
-    shown.set("material", visual.get("material", ""))
-    shown.attrib.pop("rgba", None)
+    material = visual.get("material", "")
+    shown.set("material", material)
+    shown.attrib.pop("rgba", None)  # it would tint the material
     for name in _NAMES[1:]:
-        attributes = {"name": name, "type": "box", "size": "0.01 0.01 0.01", "mass": "0"}
-        ET.SubElement(body, "geom", attributes | {"material": shown.get("material", "")})
+        shape = {"type": "box", "size": "0.01 0.01 0.01", "mass": "0"}
+        ET.SubElement(body, "geom", {"name": name, "material": material, **shape})
     if own_contacts:
         # A placeholder off the origin and turned: for an inertia along the body's axes the compiler would
         # choose a mass matrix without the terms that other objects need.
@@ -69,19 +71,20 @@ def prepare_xml(root: ET.Element, own_contacts: bool) -> None:
 
 
 class ObjectBody:
-    """Edits the object of one model."""
+    """Edits the object of one model; `fingers` are the geoms that grasp it."""
 
-    def __init__(self, model: mujoco.MjModel, data: mujoco.MjData, own_contacts: bool) -> None:
+    def __init__(
+        self, model: mujoco.MjModel, data: mujoco.MjData, own_contacts: bool, fingers: list[int]
+    ) -> None:
         self._model, self._data = model, data
         self._own_contacts = own_contacts
+        self._touched = [*fingers, model.geom("table_collision").id]
         self.body = model.body(_BODY).id
         self.geoms = np.array([model.geom(name).id for name in _NAMES])
-        self.owns = np.isin(np.arange(model.ngeom), self.geoms)
-        """(ngeom,) bool, whether a geom is one of the object's."""
         self._spec: ObjectSpec | None = None
         model.geom_sameframe[self.geoms] = mujoco.mjtSameFrame.mjSAMEFRAME_NONE
-        # The compiled tree of bounding boxes knows the cube only. One that covers every object makes MuJoCo go
-        # on to the geoms' own bounds, which are kept up to date.
+        # The compiled tree of bounding boxes knows the cube only. One that covers every object makes MuJoCo
+        # go on to the geoms' own bounds, which are kept up to date.
         first, count = model.body_bvhadr[self.body], model.body_bvhnum[self.body]
         model.bvh_aabb[first : first + count] = (0.0, 0.0, 0.0, 1.0, 1.0, 1.0)
         if own_contacts:
@@ -105,8 +108,7 @@ class ObjectBody:
             present = number < len(spec.parts)
             model.geom_contype[geom] = model.geom_conaffinity[geom] = int(present)
             model.geom_group[geom] = _VISIBLE if present else _HIDDEN
-            if present:
-                self._shape(geom, spec.parts[number])
+            self._shape(geom, spec.parts[number] if present else _ABSENT)
         self._set_friction(spec.friction)
         self._set_inertia(spec)
         mujoco.mj_setConst(model, self._data)
@@ -135,8 +137,8 @@ class ObjectBody:
         if self._own_contacts:
             model.geom_friction[self.geoms] = (friction, TORSIONAL * friction, ROLLING * friction)
         else:
-            # robosuite's contacts, in which the larger friction counts: give it to whatever may be touched.
-            model.geom_friction[:, 0] = friction
+            # robosuite's contacts, in which the larger friction counts: give it to whatever is touched.
+            model.geom_friction[[*self.geoms, *self._touched], 0] = friction
 
     def _set_inertia(self, spec: ObjectSpec) -> None:
         model, body = self._model, self.body

@@ -58,6 +58,7 @@ _BAD_STATE = [
     int(getattr(mujoco.mjtWarning, f"mjWARN_BAD{what}")) for what in ("QPOS", "QVEL", "QACC", "CTRL")
 ]
 
+_OBJECT = 4  # in `_touch_code`; with the finger's 1 or 2 it makes 5 or 6
 _FULL_STATE = int(mujoco.mjtState.mjSTATE_INTEGRATION)
 # What robosuite's OSC keeps between control steps; the first step after a reset even uses stale matrices.
 _OSC_FIELDS = (
@@ -69,15 +70,21 @@ _OSC_FIELDS = (
 class _Lift(Lift):
     """Lift with this project's edits of its MJCF, and a gripper that is driven from outside in osc mode."""
 
-    own_contacts: bool
-    gravity_compensated: bool
-    finger_targets: Iterator[np.ndarray] | None = None
-    finger_ctrl: np.ndarray
+    sim: Any
+
+    def __init__(self, own_contacts: bool, gravity_compensated: bool, **settings: Any) -> None:
+        self._own_contacts = own_contacts
+        self._gravity_compensated = gravity_compensated
+        self.finger_ctrl = np.zeros(0, dtype=np.int64)
+        """Indices of the fingers' actuators."""
+        self.finger_targets: Iterator[float] | None = None
+        """What to write to them on each physics step of a control step; None: robosuite's command."""
+        super().__init__(**settings)
 
     def edit_model_xml(self, xml_str: str) -> str:
         root = ET.fromstring(super().edit_model_xml(xml_str))
-        prepare_xml(root, self.own_contacts)
-        if self.gravity_compensated:  # weightless to its joints, as UR's controller compensates gravity
+        prepare_xml(root, self._own_contacts)
+        if self._gravity_compensated:  # weightless to its joints, as UR's controller compensates gravity
             for body in root.iter("body"):
                 if body.get("name", "").startswith(("robot0_", "gripper0_")):
                     body.set("gravcomp", "1")
@@ -97,11 +104,12 @@ class RobosuiteScene:
             raise ValueError(f"there is no gripper {gripper!r}; there are: {', '.join(FINGERS)}")
         kind = FINGERS[gripper]
         own_contacts = gripper == "parallel"
-        variant = {"own_contacts": own_contacts, "gravity_compensated": control_mode == "servo"}
-        self.suite: Any = type("_Lift", (_Lift,), variant)(
+        self.suite: Any = _Lift(
+            own_contacts,
+            gravity_compensated=control_mode == "servo",
             robots="UR5e",
             gripper_types=kind.model_name,
-            initialization_noise=None,
+            initialization_noise=None,  # the arm starts where `Start` says
             has_renderer=False,
             has_offscreen_renderer=False,
             use_camera_obs=False,
@@ -120,9 +128,17 @@ class RobosuiteScene:
         self._look_up()
         self._fingers = kind(self.model, self.data, self._osc_gripper())
         self.suite.finger_ctrl = self._fingers.ctrl
-        self._object = ObjectBody(self.model, self.data, own_contacts)
+        left, right = self._fingers.geoms
+        self._object = ObjectBody(self.model, self.data, own_contacts, [*left, *right])
+        self._touch_code = np.zeros(self.model.ngeom, dtype=np.int64)
+        self._touch_code[self._object.geoms] = _OBJECT
+        for number, geoms in enumerate(self._fingers.geoms, start=1):
+            self._touch_code[geoms] = number
+        self._warnings = [self.data.warning[kind] for kind in _BAD_STATE]
         if control_mode == "servo":
             self._make_position_actuators()
+            # Nobody reads robosuite's force sensor here.
+            self.model.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_SENSOR)
         arm = self._arm_ctrl
         self._nominal = (
             self.model.dof_damping[self._arm_v].copy(),
@@ -238,7 +254,7 @@ class RobosuiteScene:
     @property
     def faulty(self) -> bool:
         """The state is not finite, or MuJoCo found it bad during the step and reset it."""
-        if self._broken or self.data.warning.number[_BAD_STATE].any():
+        if self._broken or any(warning.number for warning in self._warnings):
             return True
         return not (np.isfinite(self.data.qpos).all() and np.isfinite(self.data.qvel).all())
 
@@ -260,16 +276,15 @@ class RobosuiteScene:
 
         Pads and fingertips of the Robotiq 85 overlap and both touch, so all contacts of a finger are summed.
         """
-        forces = [0.0, 0.0, 0.0]
+        forces = np.zeros(2)
         contact = self.data.contact
-        geoms, addresses = contact.geom, contact.efc_address
-        side_of = self._fingers.side_of_geom
-        for index in np.flatnonzero(self._object.owns[geoms].any(axis=1) & (addresses >= 0)):
-            first, second = geoms[index]
-            side = side_of[first] or side_of[second]
-            along = abs(float(contact.frame[index, :3] @ closing_axis))
-            forces[side] += along * float(self.data.efc_force[addresses[index]])
-        return np.array(forces[1:])
+        pairs = self._touch_code[contact.geom].sum(axis=1)
+        for index in np.flatnonzero(pairs > _OBJECT):
+            one = contact[int(index)]
+            if one.efc_address >= 0:
+                along = abs(float(one.frame[:3] @ closing_axis))
+                forces[pairs[index] - _OBJECT - 1] += along * float(self.data.efc_force[one.efc_address])
+        return forces
 
     # ---- saving
 

@@ -1,0 +1,196 @@
+"""Table, robot and object as PyBullet bodies. The physics and the picture of `PybulletScene` build on them.
+
+PyBullet multiplies the friction coefficients of the two bodies in contact: table and pads have 1, so a pair's
+coefficient is the object's own.
+"""
+
+# MuJoCo's functions live in a compiled module without stubs.
+# pyright: reportAttributeAccessIssue=false
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import mujoco
+import numpy as np
+import pybullet
+
+from grasp_sim import gripper, scene, ur5e
+from grasp_sim.objects import ObjectSpec
+from grasp_sim.pybullet_urdf import urdf_path
+
+ARM = list(range(ur5e.DOF))
+"""Joints of the arm, and the links that they move."""
+FINGERS = [ur5e.DOF, ur5e.DOF + 1]
+"""Joints of the fingers, and the links that they move."""
+TABLE_THICKNESS = 0.05
+"""m."""
+VISCOUS_FRICTION = 0.1
+"""N m s/rad of every arm joint, robosuite's."""
+SPINNING_FRICTION = 0.01
+"""m, of the pads. Without it an object starts to slide at up to 1.2 times the force at which it should."""
+GEAR_FORCE = 1000.0
+"""N, greatest force that keeps the fingers equally far from the TCP; above every grip force."""
+GEAR_ERP = 0.4
+"""Share of the difference between the fingers' positions that is corrected per physics step."""
+
+_SHAPES = {
+    "box": pybullet.GEOM_BOX,
+    "sphere": pybullet.GEOM_SPHERE,
+    "cylinder": pybullet.GEOM_CYLINDER,
+    "capsule": pybullet.GEOM_CAPSULE,
+}
+_HALF = 0.5**0.5
+_Z_TO_AXIS = {"x": (0.0, _HALF, 0.0, _HALF), "y": (-_HALF, 0.0, 0.0, _HALF), "z": (0.0, 0.0, 0.0, 1.0)}
+"""Quaternions xyzw that turn PyBullet's cylinders and capsules, which run along z."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pose:
+    """A rigid transform."""
+
+    position: np.ndarray
+    """(3,) m."""
+    quaternion: np.ndarray
+    """(4,) xyzw."""
+
+    def __matmul__(self, other: Pose) -> Pose:
+        """The product of both transforms, in double precision (PyBullet's own function is in single)."""
+        position, wxyz = np.empty(3), np.empty(4)
+        mujoco.mju_mulPose(
+            position,
+            wxyz,
+            self.position,
+            self.quaternion[[3, 0, 1, 2]],
+            other.position,
+            other.quaternion[[3, 0, 1, 2]],
+        )
+        return Pose(position, wxyz[[1, 2, 3, 0]])
+
+    def inverse(self) -> Pose:
+        """The transform in the other direction."""
+        position, wxyz = np.empty(3), np.empty(4)
+        mujoco.mju_negPose(position, wxyz, self.position, self.quaternion[[3, 0, 1, 2]])
+        return Pose(position, wxyz[[1, 2, 3, 0]])
+
+
+def add_table(client: int) -> int:
+    """The table of `grasp_sim.scene`, a fixed box; returns its body number."""
+    half = [*scene.TABLE_HALF_SIZE, TABLE_THICKNESS / 2.0]
+    centre = [*scene.TABLE_CENTRE, scene.TABLE_HEIGHT - half[2]]
+    shape = pybullet.createCollisionShape(pybullet.GEOM_BOX, halfExtents=half, physicsClientId=client)
+    table = pybullet.createMultiBody(0.0, shape, basePosition=centre, physicsClientId=client)
+    pybullet.changeDynamics(table, -1, lateralFriction=1.0, physicsClientId=client)
+    return table
+
+
+def add_robot(client: int, joint_positions: np.ndarray, damping_scale: float) -> int:
+    """Arm and gripper at rest with joints (6,) in rad, open, its motors off; returns its body number."""
+    robot = pybullet.loadURDF(
+        str(urdf_path()),
+        useFixedBase=True,
+        flags=pybullet.URDF_USE_INERTIA_FROM_FILE,
+        physicsClientId=client,
+    )
+    place_robot(client, robot, np.append(joint_positions, [gripper.STROKE / 2.0] * 2))
+    for joint in ARM + FINGERS:
+        # PyBullet begins with a motor on every joint, and damps every body.
+        pybullet.setJointMotorControl2(
+            robot, joint, pybullet.VELOCITY_CONTROL, force=0.0, physicsClientId=client
+        )
+        pybullet.changeDynamics(
+            robot,
+            joint,
+            linearDamping=0.0,
+            angularDamping=0.0,
+            jointDamping=VISCOUS_FRICTION * damping_scale if joint in ARM else 0.0,
+            maxJointVelocity=float(ur5e.VELOCITY_MAX.max()),
+            physicsClientId=client,
+        )
+    for finger in FINGERS:  # a call of its own: together with a damping it would change the base
+        pybullet.changeDynamics(
+            robot,
+            finger,
+            lateralFriction=1.0,
+            spinningFriction=SPINNING_FRICTION,
+            frictionAnchor=True,
+            physicsClientId=client,
+        )
+    gear = pybullet.createConstraint(
+        robot,
+        FINGERS[0],
+        robot,
+        FINGERS[1],
+        pybullet.JOINT_GEAR,
+        [1, 0, 0],
+        [0, 0, 0],
+        [0, 0, 0],
+        physicsClientId=client,
+    )
+    # With a ratio of -1 both joints have the same position.
+    pybullet.changeConstraint(gear, gearRatio=-1.0, erp=GEAR_ERP, maxForce=GEAR_FORCE, physicsClientId=client)
+    return robot
+
+
+def place_robot(client: int, robot: int, positions: np.ndarray) -> None:
+    """Put all joints (8,), in rad and m, where they are told, at rest."""
+    for joint, position in enumerate(positions.tolist()):
+        pybullet.resetJointState(robot, joint, position, physicsClientId=client)
+
+
+def inertial_frame(spec: ObjectSpec) -> tuple[Pose, np.ndarray]:
+    """`T_object_inertial`, the object's principal axes at its centre of mass, and its inertia (3,) there."""
+    inertia = spec.inertia
+    if np.abs(inertia - np.diag(np.diag(inertia))).max() < 1e-12 * np.trace(inertia):
+        return Pose(spec.centre_of_mass, np.array([0.0, 0.0, 0.0, 1.0])), np.diag(inertia).copy()
+    principal, axes = np.linalg.eigh(inertia)
+    axes[:, 2] *= np.sign(np.linalg.det(axes))
+    return Pose(spec.centre_of_mass, ur5e.quaternion_of(axes)), principal
+
+
+def add_object(client: int, spec: ObjectSpec) -> int:
+    """The object with its mass, inertia and friction, at the origin; returns its body number.
+
+    PyBullet's pose of a body is that of its inertial frame: see `place_object` and `inertial_frame`.
+    """
+    parts = spec.parts
+    shape = pybullet.createCollisionShapeArray(
+        [_SHAPES[part.shape] for part in parts],
+        # Each shape reads its own entries of these and ignores the others.
+        halfExtents=[part.size if part.shape == "box" else (0.0, 0.0, 0.0) for part in parts],
+        radii=[0.0 if part.shape == "box" else part.size[0] for part in parts],
+        lengths=[2.0 * part.size[1] if len(part.size) == 2 else 0.0 for part in parts],
+        collisionFramePositions=[part.position for part in parts],
+        collisionFrameOrientations=[_Z_TO_AXIS[part.axis] for part in parts],
+        physicsClientId=client,
+    )
+    frame, inertia = inertial_frame(spec)
+    body = pybullet.createMultiBody(
+        spec.mass,
+        shape,
+        baseInertialFramePosition=frame.position.tolist(),
+        baseInertialFrameOrientation=frame.quaternion.tolist(),
+        physicsClientId=client,
+    )
+    pybullet.changeDynamics(
+        body,
+        -1,
+        linearDamping=0.0,
+        angularDamping=0.0,
+        localInertiaDiagonal=inertia.tolist(),
+        physicsClientId=client,
+    )
+    pybullet.changeDynamics(
+        body, -1, lateralFriction=spec.friction, frictionAnchor=True, physicsClientId=client
+    )
+    return body
+
+
+def place_object(client: int, body: int, T_base_inertial: Pose) -> None:
+    """Put the object's inertial frame at a pose, at rest."""
+    pybullet.resetBasePositionAndOrientation(
+        body,
+        T_base_inertial.position.tolist(),
+        T_base_inertial.quaternion.tolist(),
+        physicsClientId=client,
+    )

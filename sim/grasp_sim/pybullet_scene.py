@@ -3,21 +3,15 @@
 World and base frame are one. Every call names this scene's client, so scenes do not see each other.
 """
 
-# MuJoCo's functions live in a compiled module without stubs.
-# pyright: reportAttributeAccessIssue=false
-
 from __future__ import annotations
 
 import math
-import tempfile
-from pathlib import Path
 
-import mujoco
 import numpy as np
 import pybullet
 
 from grasp_sim import gripper, scene, servo, ur5e
-from grasp_sim.contract import Command
+from grasp_sim.contract import ActionScale, Command
 from grasp_sim.objects import GRAVITY
 from grasp_sim.pybullet_bodies import (
     ARM,
@@ -29,7 +23,9 @@ from grasp_sim.pybullet_bodies import (
     inertial_frame,
     place_object,
 )
-from grasp_sim.pybullet_urdf import arm_model
+from grasp_sim.pybullet_dynamics import ArmDynamics
+from grasp_sim.pybullet_picture import PybulletPicture
+from grasp_sim.pybullet_state import load_bullet, save_bullet
 from grasp_sim.scene import Start
 from grasp_sim.tasks import Task
 
@@ -37,7 +33,7 @@ CHUNKS = 4
 """Times per control step that interpolated targets are written."""
 FREE_RESOLUTION = (8, 15)
 """Physics steps per control step and solver iterations per physics step while the gripper touches nothing."""
-GRASP_RESOLUTION = (16, 16)
+GRASP_RESOLUTION = (12, 30)
 """The same while the gripper closes or the robot touches the object. Bullet finds contact forces from nothing
 in every physics step; with less, 235 N on 0.1 kg come out wrong and the object is squeezed out."""
 INNER_ITERATIONS = 2
@@ -49,6 +45,7 @@ DAMPING_RATIO = 0.9
 LEAD_ITERATIONS = 2
 """Solver iterations within which the fingers' motors reach their force."""
 
+_SAME_OPENING = 1e-3  # m between commanded and present opening up to which the gripper is not closing
 _TORQUE_MAX = ur5e.TORQUE_MAX.tolist()
 
 
@@ -63,13 +60,13 @@ class PybulletScene:
         self.robot, self.object = -1, -1
         """Body numbers in the client; -1 before the first reset."""
         self._start: Start | None = None
-        self._model = arm_model()
-        self._data = mujoco.MjData(self._model)
-        self._bias = np.zeros(self._model.nv)
+        self._dynamics = ArmDynamics()
         self._T_inertial_object: Pose | None = None
         self._steps = 0
+        self._resolution = FREE_RESOLUTION
         self._finger_target = gripper.STROKE / 2.0
         self._broken = False
+        self._picture: PybulletPicture | None = None
 
     # ---- resetting
 
@@ -93,6 +90,7 @@ class PybulletScene:
         T_base_object = Pose(np.asarray(start.object_position, dtype=np.float64), quaternion)
         place_object(client, self.object, T_base_object @ frame)
         self._T_inertial_object = frame.inverse()
+        self._set_resolution(FREE_RESOLUTION)
         self._start = start
         self._steps = 0
         self._finger_target = gripper.STROKE / 2.0
@@ -107,14 +105,15 @@ class PybulletScene:
         Each joint is a spring and damper of one natural frequency on a weightless arm, as UR's controller
         compensates gravity. Bullet's motors scale both by the inertia that they move.
         """
-        if not self._can_advance(command, start, goal):
+        numbers = [*start.tolist(), *goal.tolist(), command.opening, command.force_limit]
+        if not self._can_advance(numbers):
             return
-        joints = self._joint_positions()
-        steps, period = self._set_resolution(command, joints)
+        joints, _ = self._joint_states()
+        period = self._choose_resolution(command, joints)
         rate = NATURAL_FREQUENCY * period
         stiffness = [rate**2 * self._started.physics.actuator_gain_scale] * ur5e.DOF
         damping = [2.0 * DAMPING_RATIO * rate] * ur5e.DOF
-        gravity = self._gravity_torques(joints)
+        gravity = self._dynamics.gravity_torques(joints).tolist()
         targets = servo.interpolate(start, goal, CHUNKS).tolist()
         for target, finger in zip(targets, self._finger_targets(command, joints, period), strict=True):
             pybullet.setJointMotorControlArray(
@@ -128,37 +127,60 @@ class PybulletScene:
                 physicsClientId=self.client,
             )
             self._drive_fingers(finger, command)
-            for _ in range(steps // CHUNKS):
-                self._apply_torques(gravity)
-                pybullet.stepSimulation(physicsClientId=self.client)
+            for _ in range(self._resolution[0] // CHUNKS):
+                self._step(gravity)
         self._steps += 1
 
-    def _can_advance(self, command: Command, *targets: np.ndarray) -> bool:
-        """Whether state, command and targets are finite; if not, nothing moves until the next reset."""
-        numbers = [command.opening, command.force_limit]
-        for target in targets:
-            numbers.extend(target.tolist())
+    def advance_osc(self, command: Command, scale: ActionScale) -> None:
+        """Simulate one control step of robosuite's OSC_POSE law; the gripper as in `advance_servo`.
+
+        The law runs in every physics step. The posture of its null space is the one the episode began with.
+        """
+        numbers = [*command.delta_position.tolist(), command.delta_yaw, command.opening, command.force_limit]
+        if not self._can_advance(numbers):
+            return
+        joints, velocities = self._joint_states()
+        period = self._choose_resolution(command, joints)
+        goal = self._dynamics.osc_goal(joints, command, scale)
+        pybullet.setJointMotorControlArray(
+            self.robot,
+            ARM,
+            pybullet.VELOCITY_CONTROL,
+            forces=[0.0] * ur5e.DOF,
+            physicsClientId=self.client,
+        )
+        gain_scale = self._started.physics.actuator_gain_scale
+        posture = self._started.joint_positions
+        for finger in self._finger_targets(command, joints, period):
+            self._drive_fingers(finger, command)
+            for _ in range(self._resolution[0] // CHUNKS):
+                torques = self._dynamics.osc_torques(goal, joints, velocities, posture, gain_scale)
+                if not np.isfinite(torques).all():
+                    self._broken = True
+                    return
+                self._step(torques.tolist())
+                joints, velocities = self._joint_states()
+        self._steps += 1
+
+    def _can_advance(self, numbers: list[float]) -> bool:
+        """Whether the state and what is asked are finite; if not, nothing moves until the next reset."""
         self._broken = self.faulty or not math.isfinite(sum(numbers))
         return not self._broken
 
-    def _set_resolution(self, command: Command, joints: list[float]) -> tuple[int, float]:
-        """Choose physics steps and solver iterations; returns the number of steps and the s of each."""
-        closing = command.opening < sum(joints[ur5e.DOF :]) - 1e-3
+    def _choose_resolution(self, command: Command, joints: list[float]) -> float:
+        """Set physics steps and solver iterations for this control step; returns the s of a physics step."""
+        closing = command.opening < sum(joints[ur5e.DOF :]) - _SAME_OPENING
         grasping = closing or pybullet.getContactPoints(self.robot, self.object, physicsClientId=self.client)
-        steps, iterations = GRASP_RESOLUTION if grasping else FREE_RESOLUTION
-        period = scene.CONTROL_PERIOD / steps
-        pybullet.setPhysicsEngineParameter(
-            fixedTimeStep=period, numSolverIterations=iterations, physicsClientId=self.client
-        )
-        return steps, period
+        self._set_resolution(GRASP_RESOLUTION if grasping else FREE_RESOLUTION)
+        return scene.CONTROL_PERIOD / self._resolution[0]
 
-    def _gravity_torques(self, joints: list[float]) -> list[float]:
-        """(6,) N m that hold the arm with its gripper, without an object, at joints (8,)."""
-        self._data.qpos[:] = joints
-        mujoco.mj_kinematics(self._model, self._data)
-        mujoco.mj_comPos(self._model, self._data)
-        mujoco.mj_rne(self._model, self._data, 0, self._bias)  # velocities stay 0
-        return self._bias[: ur5e.DOF].tolist()
+    def _set_resolution(self, resolution: tuple[int, int]) -> None:
+        self._resolution = resolution
+        pybullet.setPhysicsEngineParameter(
+            fixedTimeStep=scene.CONTROL_PERIOD / resolution[0],
+            numSolverIterations=resolution[1],
+            physicsClientId=self.client,
+        )
 
     def _finger_force(self, command: Command) -> float:
         """N of each finger's motor."""
@@ -170,7 +192,7 @@ class PybulletScene:
         Where an object stops the fingers, the target runs ahead of them. Bullet's solver needs this: per
         iteration a motor gains only what it takes to move the finger's mass to its target within the step, so
         with the target close by, a large force would not be reached. The lead is what the force moves a free
-        finger by in one physics step, divided by `LEAD_ITERATIONS`.
+        finger by in one physics step of `period` s, divided by `LEAD_ITERATIONS`.
         """
         present = sum(joints[ur5e.DOF :]) / 2.0
         lead = self._finger_force(command) * period**2 / (gripper.FINGER_MASS * LEAD_ITERATIONS)
@@ -197,11 +219,12 @@ class PybulletScene:
             physicsClientId=self.client,
         )
 
-    def _apply_torques(self, torques: list[float]) -> None:
-        """For the next physics step alone, (6,) N m on the arm's joints on top of the motors."""
+    def _step(self, torques: list[float]) -> None:
+        """One physics step with torques (6,) in N m on the arm's joints, beside those of its motors."""
         pybullet.setJointMotorControlArray(
             self.robot, ARM, pybullet.TORQUE_CONTROL, forces=torques, physicsClientId=self.client
         )
+        pybullet.stepSimulation(physicsClientId=self.client)
 
     # ---- measuring
 
@@ -220,35 +243,35 @@ class PybulletScene:
     def faulty(self) -> bool:
         """The state is not finite or the simulator broke down; stays so until the next reset."""
         if not self._broken:
-            states = pybullet.getJointStates(self.robot, ARM + FINGERS, physicsClientId=self.client)
-            numbers = [value for state in states for value in state[:2]]
-            for part in pybullet.getBasePositionAndOrientation(self.object, physicsClientId=self.client):
-                numbers.extend(part)
-            # One sum instead of twenty tests: anything that is not finite makes it not finite.
-            self._broken = not math.isfinite(sum(numbers))
+            joints, velocities = self._joint_states()
+            position, quaternion = self._inertial_pose()
+            # Anything that is not finite makes the sum not finite.
+            self._broken = not math.isfinite(sum((*joints, *velocities, *position, *quaternion)))
         return self._broken
 
-    def _joint_positions(self) -> list[float]:
-        """(8,) rad of the arm and m of the fingers."""
+    def _joint_states(self) -> tuple[list[float], list[float]]:
+        """(8,) positions and (8,) velocities, in rad and rad/s of the arm, in m and m/s of the fingers."""
         states = pybullet.getJointStates(self.robot, ARM + FINGERS, physicsClientId=self.client)
-        return [state[0] for state in states]
+        return [state[0] for state in states], [state[1] for state in states]
+
+    def _inertial_pose(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Position (3,) and quaternion (4,) xyzw of the object's inertial frame, as PyBullet has it."""
+        return pybullet.getBasePositionAndOrientation(self.object, physicsClientId=self.client)
 
     def joints(self) -> tuple[np.ndarray, np.ndarray]:
         """Arm positions (6,) in rad and velocities (6,) in rad/s."""
-        states = pybullet.getJointStates(self.robot, ARM, physicsClientId=self.client)
-        return np.array([state[0] for state in states]), np.array([state[1] for state in states])
+        positions, velocities = self._joint_states()
+        return np.array(positions[: ur5e.DOF]), np.array(velocities[: ur5e.DOF])
 
     def opening(self) -> float:
         """m between the pads."""
-        states = pybullet.getJointStates(self.robot, FINGERS, physicsClientId=self.client)
-        return states[0][0] + states[1][0]
+        positions, _ = self._joint_states()
+        return sum(positions[ur5e.DOF :])
 
     def object_pose(self) -> tuple[np.ndarray, np.ndarray]:
         """Position (3,) of the object frame's origin and quaternion (4,) xyzw."""
-        position, quaternion = pybullet.getBasePositionAndOrientation(
-            self.object, physicsClientId=self.client
-        )
         assert self._T_inertial_object is not None
+        position, quaternion = self._inertial_pose()
         pose = Pose(np.array(position), np.array(quaternion)) @ self._T_inertial_object
         return pose.position, pose.quaternion
 
@@ -269,41 +292,45 @@ class PybulletScene:
     # ---- saving
 
     def save(self) -> dict[str, np.ndarray]:
-        """Everything the simulator's future depends on besides the episode's `Start`.
-
-        `bullet` (bytes,) is Bullet's own file of bodies and contacts; it fits only bodies built alike.
-        """
-        with tempfile.TemporaryDirectory(prefix="grasp-state-") as folder:
-            file = Path(folder) / "state.bullet"
-            pybullet.saveBullet(str(file), physicsClientId=self.client)
-            content = np.frombuffer(file.read_bytes(), dtype=np.uint8)
+        """Everything the simulator's future depends on besides the episode's `Start`."""
         return {
-            "bullet": content,
+            "bullet": save_bullet(self.client),
             "steps": np.array([self._steps]),
+            "resolution": np.array(self._resolution),
             "finger_target": np.array([self._finger_target]),
             "broken": np.array([self._broken]),
         }
 
     def restore(self, start: Start, saved: dict[str, np.ndarray]) -> None:
-        """Inverse of `save`, bit-exact."""
+        """Inverse of `save` for an episode begun from `start`, bit-exact."""
         self.reset(start)
-        with tempfile.TemporaryDirectory(prefix="grasp-state-") as folder:
-            file = Path(folder) / "state.bullet"
-            file.write_bytes(saved["bullet"].tobytes())
-            pybullet.restoreState(fileName=str(file), physicsClientId=self.client)
+        load_bullet(self.client, saved["bullet"])
+        steps, iterations = saved["resolution"].tolist()
+        self._set_resolution((steps, iterations))  # contact forces are impulses over the step's time
         self._steps = int(saved["steps"][0])
         self._finger_target = float(saved["finger_target"][0])
         self._broken = bool(saved["broken"][0])
 
     # ---- the rest
 
+    def render(self, width: int, height: int) -> np.ndarray:
+        """(height, width, 3) uint8, seen from the front right of the robot, in software."""
+        if self._picture is None:
+            self._picture = PybulletPicture()
+        joints, _ = self._joint_states()
+        position, quaternion = self._inertial_pose()
+        return self._picture.render(self._started.object, joints, position, quaternion, width, height)
+
     def close(self) -> None:
         """Free what the simulator holds; a second time is harmless."""
+        if self._picture is not None:
+            self._picture.close()
+            self._picture = None
         if self.client >= 0:
             pybullet.disconnect(physicsClientId=self.client)
             self.client = -1
 
 
 def make_scene(control_mode: str, task: Task) -> PybulletScene:
-    """The scene of any task: they all use the project's gripper here."""
+    """The scene of any task and control mode: all use the project's gripper here."""
     return PybulletScene()

@@ -93,6 +93,7 @@ def _gripper_bodies() -> list[ET.Element]:
 
     palm = body("palm", 0.0)
     add(palm, gripper.PALM, gripper.PALM_MASS)
+    ET.SubElement(palm, "site", name="tcp")
     bodies = [palm]
     boxes = (gripper.PAD, gripper.FINGER)
     volumes = np.array([np.prod(box.half_size) for box in boxes])
@@ -129,7 +130,8 @@ def _bare_arm() -> ET.Element:
 def arm_model() -> mujoco.MjModel:
     """The arm with the gripper, compiled: bodies `shoulder_link` to `wrist_3_link` and the two fingers.
 
-    8 degrees of freedom, the arm's first. Flange and palm are part of `wrist_3_link`. Shared: do not modify.
+    8 degrees of freedom, the arm's first, and the site `tcp`. Flange and palm are part of `wrist_3_link`.
+    Shared: do not modify.
     """
     root = _bare_arm()
     compiler = root.find("compiler")

@@ -1,0 +1,110 @@
+"""The dynamics of the simulated arm with its gripper: gravity compensation and operational space control.
+
+Computed by MuJoCo on the model that the URDF was written from, which takes a few microseconds.
+Joints (8,) are those of `pybullet_urdf.arm_model`: 6 of the arm in rad, 2 of the fingers in m.
+"""
+
+# MuJoCo's functions live in a compiled module without stubs.
+# pyright: reportAttributeAccessIssue=false
+
+from __future__ import annotations
+
+import mujoco
+import numpy as np
+
+from grasp_sim import ur5e
+from grasp_sim.contract import ActionScale, Command
+from grasp_sim.pybullet_urdf import arm_model
+
+ROTOR_INERTIA = 5.0 / np.arange(1, ur5e.DOF + 1)
+"""(6,) kg m^2, robosuite's armature of the arm's joints, which OSC_POSE is tuned on."""
+
+
+class ArmDynamics:
+    """Torques for the arm. Holds scratch memory: one instance per scene."""
+
+    def __init__(self) -> None:
+        self._model = arm_model()
+        self._data = mujoco.MjData(self._model)
+        self._tcp = self._model.site("tcp").id
+        self._bias = np.zeros(self._model.nv)
+        self._mass_matrix = np.zeros((self._model.nv, self._model.nv))
+        self._jacobian = np.zeros((6, self._model.nv))
+
+    def gravity_torques(self, joints: list[float]) -> np.ndarray:
+        """(6,) N m that hold the arm, without an object, at joints (8,)."""
+        self._place(joints, [0.0] * len(joints))
+        return self._bias[: ur5e.DOF]
+
+    def _place(self, joints: list[float], velocities: list[float]) -> None:
+        """Put the model there and compute its bias torques."""
+        self._data.qpos[:], self._data.qvel[:] = joints, velocities
+        mujoco.mj_kinematics(self._model, self._data)
+        mujoco.mj_comPos(self._model, self._data)
+        mujoco.mj_comVel(self._model, self._data)
+        mujoco.mj_rne(self._model, self._data, 0, self._bias)
+
+    def tcp(self, joints: list[float]) -> tuple[np.ndarray, np.ndarray]:
+        """Position (3,) in m and rotation (3, 3) of the TCP in the base frame, at joints (8,)."""
+        self._data.qpos[:] = joints
+        mujoco.mj_kinematics(self._model, self._data)
+        return self._data.site_xpos[self._tcp].copy(), self._data.site_xmat[self._tcp].reshape(3, 3).copy()
+
+    def osc_goal(
+        self, joints: list[float], command: Command, scale: ActionScale
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The TCP's goal, (3,) in m and (3, 3), that OSC_POSE makes of a command at joints (8,)."""
+        from grasp_sim import osc  # in servo mode numba is never loaded
+
+        position, rotation = self.tcp(joints)
+        move = command.delta_position / scale.position * osc.POSITION_SCALE
+        turn = np.array([0.0, 0.0, command.delta_yaw / scale.yaw * osc.ROTATION_SCALE])
+        return osc.goal_pose(position, rotation, move, osc.quaternion_of(turn), np.zeros(3), np.eye(3))
+
+    def osc_torques(
+        self,
+        goal: tuple[np.ndarray, np.ndarray],
+        joints: list[float],
+        velocities: list[float],
+        posture: np.ndarray,
+        gain_scale: float,
+    ) -> np.ndarray:
+        """(6,) N m that move the arm by the OSC_POSE law; NaN where the law has no answer.
+
+        The law is that of an arm with robosuite's rotor inertia and torque limits. Bullet has no rotor
+        inertia, and without any the law tilts the tool by 25 degrees during a lift. So the torques given are
+        those with which Bullet's arm accelerates like robosuite's. To what pushes on it, it is lighter.
+
+        goal: from `osc_goal`. joints, velocities: (8,). posture: (6,) rad, the null space's. gain_scale:
+        factor on the stiffness; the damping follows it to stay critical.
+        """
+        from grasp_sim import osc
+
+        self._place(joints, velocities)
+        mujoco.mj_makeM(self._model, self._data)
+        mujoco.mj_fullM(self._model, self._mass_matrix, self._data.qM)
+        mujoco.mj_jacSite(self._model, self._data, self._jacobian[:3], self._jacobian[3:], self._tcp)
+        arm = slice(0, ur5e.DOF)
+        mass_matrix, bias = self._mass_matrix[arm, arm], self._bias[arm]
+        with_rotors = mass_matrix + np.diag(ROTOR_INERTIA)
+        jacobian = self._jacobian[:, arm].copy()
+        arm_velocities = self._data.qvel[arm].copy()
+        twist = jacobian @ arm_velocities
+        torques = osc.joint_torques(
+            goal[0],
+            goal[1],
+            self._data.site_xpos[self._tcp].copy(),
+            self._data.site_xmat[self._tcp].reshape(3, 3).copy(),
+            twist[:3],
+            twist[3:],
+            jacobian,
+            with_rotors,
+            bias.copy(),
+            self._data.qpos[arm].copy(),
+            arm_velocities,
+            posture,
+            osc.STIFFNESS * gain_scale,
+            osc.DAMPING_RATIO,
+        )
+        limited = np.clip(torques, -ur5e.TORQUE_MAX, ur5e.TORQUE_MAX)
+        return mass_matrix @ np.linalg.solve(with_rotors, limited - bias) + bias

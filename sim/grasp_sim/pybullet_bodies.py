@@ -74,14 +74,6 @@ class Pose:
         return Pose(position, wxyz[[1, 2, 3, 0]])
 
 
-<<<<<<< HEAD
-def add_table(client: int) -> int:
-    """The table of `grasp_sim.scene`, a fixed box; returns its body number."""
-    half = [*scene.TABLE_HALF_SIZE, TABLE_THICKNESS / 2.0]
-    centre = [*scene.TABLE_CENTRE, scene.TABLE_HEIGHT - half[2]]
-    shape = pybullet.createCollisionShape(pybullet.GEOM_BOX, halfExtents=half, physicsClientId=client)
-    table = pybullet.createMultiBody(0.0, shape, basePosition=centre, physicsClientId=client)
-=======
 def add_fixed_box(client: int, half_size: list[float], centre: list[float]) -> int:
     """A box that does not move, of half extents (3,) and centre (3,) in m; returns its body number."""
     shape = pybullet.createCollisionShape(pybullet.GEOM_BOX, halfExtents=half_size, physicsClientId=client)
@@ -93,7 +85,6 @@ def add_table(client: int) -> int:
     half = TABLE_THICKNESS / 2.0
     centre = [*scene.TABLE_CENTRE, scene.TABLE_HEIGHT - half]
     table = add_fixed_box(client, [*scene.TABLE_HALF_SIZE, half], centre)
->>>>>>> 1070550adf40cadf7db6fbe2267e5c00c8e5211f
     pybullet.changeDynamics(table, -1, lateralFriction=1.0, physicsClientId=client)
     return table
 

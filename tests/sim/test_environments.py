@@ -2,9 +2,11 @@
 
 import random
 from functools import lru_cache
+from typing import Any
 
 import gymnasium
 import numpy as np
+import pybullet
 import pytest
 from gymnasium.utils.env_checker import check_env
 
@@ -193,7 +195,8 @@ def poison(env: GraspEnv) -> None:
     if env.simulator == "robosuite":
         env._scene.data.qvel[2] = np.nan  # type: ignore[attr-defined]
     else:
-        env._scene.poison()  # type: ignore[attr-defined]
+        scene: Any = env._scene
+        pybullet.resetJointState(scene.robot, 2, np.nan, physicsClientId=scene.client)
 
 
 def test_environments_in_one_process_do_not_touch_each_other(objects_env: GraspEnv) -> None:

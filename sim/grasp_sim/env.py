@@ -41,13 +41,14 @@ TOUCH = 0.1
 class Simulator(NamedTuple):
     """Where a simulator's scene is found, and whose versions a recording depends on."""
 
-    scene: str
+    module: str
+    """Has `make_scene(control_mode, task)`."""
     packages: tuple[str, ...]
 
 
 SIMULATORS: dict[str, Simulator] = {
-    "robosuite": Simulator("grasp_sim.robosuite_scene:RobosuiteScene", ("mujoco", "robosuite")),
-    "pybullet": Simulator("grasp_sim.pybullet_scene:PybulletScene", ("pybullet",)),
+    "robosuite": Simulator("grasp_sim.robosuite_scene", ("mujoco", "robosuite")),
+    "pybullet": Simulator("grasp_sim.pybullet_scene", ("pybullet",)),
 }
 """Imported only when asked for, so that one simulator never loads the other."""
 
@@ -103,8 +104,8 @@ class GraspEnv(gymnasium.Env):
         )
         self.action_space = gymnasium.spaces.Box(-1.0, 1.0, (contract.ACTION_DIM,), np.float32)
         self._np_random, self._np_random_seed = seeding.np_random(seed)
-        module, name = SIMULATORS[simulator].scene.split(":")
-        self._scene: Scene = getattr(import_module(module), name)(control_mode, self.task.gripper)
+        module = import_module(SIMULATORS[simulator].module)
+        self._scene: Scene = module.make_scene(control_mode, self.task)
         self._kinematics = ur5e.Kinematics()
         self._servo = Servo(kinematics=self._kinematics)
         self._sensors = Sensors(self._kinematics)

@@ -102,6 +102,6 @@ class ScriptedExpert:
         return stopped and state.gripper_force > HOLD_FORCE
 
     def _missing(self, state: GraspState, relative: np.ndarray) -> bool:
-        """The object is no longer between the fingers, or they are closed further than it is wide."""
+        """The object is not between the fingers, or they are closed further than it can be wide there."""
         away = float(np.linalg.norm(relative)) > 0.035
-        return away or state.gripper_opening < 0.5 * float(state.object_size[:2].min())
+        return away or state.gripper_opening < 0.3 * float(state.object_size[:2].min())

@@ -115,8 +115,8 @@ class ObjectSpec:
     friction: float
     """Coefficient of sliding friction between this object and the pads or the table."""
     symmetry: int
-    """n-fold rotational symmetry about the vertical as the two equal fingers see it, so at least 2; 0 means any
-    rotation is the same."""
+    """n-fold rotational symmetry about the vertical as two equal fingers see it, so at least 2; 0 means that
+    any rotation is the same."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot exist."""

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Mapping
-from dataclasses import fields
 from pathlib import Path
 
 import mujoco
@@ -20,7 +18,7 @@ import pybullet
 
 from grasp_sim import gripper, scene, servo, ur5e
 from grasp_sim.contract import Command
-from grasp_sim.objects import GRAVITY, MAX_PARTS, SHAPES, ObjectSpec, Part
+from grasp_sim.objects import GRAVITY
 from grasp_sim.pybullet_bodies import (
     ARM,
     FINGERS,
@@ -32,7 +30,8 @@ from grasp_sim.pybullet_bodies import (
     place_object,
 )
 from grasp_sim.pybullet_urdf import arm_model
-from grasp_sim.scene import Physics, Start
+from grasp_sim.scene import Start
+from grasp_sim.tasks import Task
 
 CHUNKS = 4
 """Times per control step that interpolated targets are written."""
@@ -270,7 +269,7 @@ class PybulletScene:
     # ---- saving
 
     def save(self) -> dict[str, np.ndarray]:
-        """Everything the simulator's future depends on, the object included.
+        """Everything the simulator's future depends on besides the episode's `Start`.
 
         `bullet` (bytes,) is Bullet's own file of bodies and contacts; it fits only bodies built alike.
         """
@@ -279,16 +278,15 @@ class PybulletScene:
             pybullet.saveBullet(str(file), physicsClientId=self.client)
             content = np.frombuffer(file.read_bytes(), dtype=np.uint8)
         return {
-            **pack_start(self._started),
             "bullet": content,
             "steps": np.array([self._steps]),
             "finger_target": np.array([self._finger_target]),
             "broken": np.array([self._broken]),
         }
 
-    def restore(self, saved: dict[str, np.ndarray]) -> None:
+    def restore(self, start: Start, saved: dict[str, np.ndarray]) -> None:
         """Inverse of `save`, bit-exact."""
-        self.reset(unpack_start(saved))
+        self.reset(start)
         with tempfile.TemporaryDirectory(prefix="grasp-state-") as folder:
             file = Path(folder) / "state.bullet"
             file.write_bytes(saved["bullet"].tobytes())
@@ -306,40 +304,6 @@ class PybulletScene:
             self.client = -1
 
 
-_PART_WIDTH = 8
-
-
-def pack_start(start: Start) -> dict[str, np.ndarray]:
-    """A start as arrays of fixed widths; the inverse of `unpack_start`."""
-    spec, physics = start.object, start.physics
-    parts = np.full((MAX_PARTS, _PART_WIDTH), np.nan)
-    for row, part in zip(parts, spec.parts, strict=False):
-        row[0], row[1] = SHAPES.index(part.shape), "xyz".index(part.axis)
-        row[2:5] = part.position
-        row[5 : 5 + len(part.size)] = part.size
-    return {
-        "start_parts": parts,
-        "start_object": np.array([spec.mass, spec.friction, spec.symmetry]),
-        "start_name": np.frombuffer(spec.name.encode(), dtype=np.uint8),
-        "start_pose": np.array([*start.object_position, start.object_yaw]),
-        "start_joints": np.array(start.joint_positions, dtype=np.float64),
-        "start_physics": np.array([getattr(physics, f.name) for f in fields(Physics)]),
-    }
-
-
-def unpack_start(saved: Mapping[str, np.ndarray]) -> Start:
-    """The start that `pack_start` wrote."""
-    parts = []
-    for row in saved["start_parts"]:
-        if not np.isnan(row[0]):
-            position, size = row[2:5].tolist(), row[5:][~np.isnan(row[5:])].tolist()
-            parts.append(Part(SHAPES[int(row[0])], tuple(size), tuple(position), "xyz"[int(row[1])]))
-    mass, friction, symmetry = saved["start_object"].tolist()
-    name = saved["start_name"].tobytes().decode()
-    return Start(
-        object=ObjectSpec(name, tuple(parts), mass, friction, int(symmetry)),
-        object_position=saved["start_pose"][:3].copy(),
-        object_yaw=float(saved["start_pose"][3]),
-        joint_positions=saved["start_joints"].copy(),
-        physics=Physics(*saved["start_physics"].tolist()),
-    )
+def make_scene(control_mode: str, task: Task) -> PybulletScene:
+    """The scene of any task: they all use the project's gripper here."""
+    return PybulletScene()

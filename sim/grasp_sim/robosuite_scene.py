@@ -21,6 +21,7 @@ import numpy as np
 from grasp_sim import scene, servo, ur5e
 from grasp_sim.contract import ActionScale, Command
 from grasp_sim.scene import Start
+from grasp_sim.tasks import Task
 
 # robosuite reports optional parts that are not installed each time it is imported, and sets MUJOCO_GL for the
 # whole process: keep errors only, and put the variable back.
@@ -340,3 +341,8 @@ class RobosuiteScene:
         if self._renderer is not None:
             self._renderer.close()
             self._renderer = None
+
+
+def make_scene(control_mode: str, task: Task) -> RobosuiteScene:
+    """The scene of a task: robosuite's own gripper for its standard lift, else the project's."""
+    return RobosuiteScene(control_mode, "robotiq-85" if task.standard_lift else "parallel")

@@ -166,11 +166,6 @@ class Task:
         """Whether the object, its centre at `height` m in the base frame, counts as lifted."""
         return bool(height > start.goal_height) and (grasped or self.standard_lift)
 
-    @property
-    def gripper(self) -> str:
-        """Which gripper the task needs where there is a choice."""
-        return "robotiq-85" if self.standard_lift else "parallel"
-
 
 STANDARD_HEIGHT = 0.04
 """m of the cube's centre above the table, robosuite's criterion of Lift."""

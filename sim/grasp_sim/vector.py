@@ -14,7 +14,7 @@ from grasp_sim.errors import UserError
 
 
 class NumbersOnly(gymnasium.Wrapper):
-    """Keeps the numbers and arrays of `info`; states and starts are left out, since each step pickles them."""
+    """Keeps the numbers and arrays of `info`; all else would be pickled in every step."""
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None

@@ -36,8 +36,8 @@ rolls for ever."""
 TORSIONAL, ROLLING = 0.005, 0.0002
 """m, friction against turning about the contact normal and against rolling, per unit of sliding friction."""
 SOLREF = (0.01, 1.0)
-"""Time constant in s and damping ratio of contacts. In MuJoCo sliding pushes bodies apart: an object that slides
-between the pads touches them off and on, the more so the harder the contacts."""
+"""Time constant in s and damping ratio of contacts. In MuJoCo sliding pushes bodies apart: an object that
+slides between the pads touches them off and on, the more so the harder the contacts."""
 SOLIMP = (0.99, 0.999, 0.001, 0.5, 2.0)
 """Impedance of contacts. Near 1, so that an object held with little more than its weight needs creeps little
 (0.5 mm/s at 1.05 times that force) and the pads hardly sink in."""

@@ -29,6 +29,8 @@ VISCOUS_FRICTION = 0.1
 """N m s/rad of every arm joint, robosuite's."""
 SPINNING_FRICTION = 0.01
 """m, of the pads. Without it an object starts to slide at up to 1.2 times the force at which it should."""
+ROLLING_FRICTION = 0.001
+"""m, of the table; times the object's friction. Without it, a cylinder lying on it rolls off by itself."""
 GEAR_FORCE = 1000.0
 """N, greatest force that keeps the fingers equally far from the TCP; above every grip force."""
 GEAR_ERP = 0.4
@@ -85,7 +87,9 @@ def add_table(client: int) -> int:
     half = TABLE_THICKNESS / 2.0
     centre = [*scene.TABLE_CENTRE, scene.TABLE_HEIGHT - half]
     table = add_fixed_box(client, [*scene.TABLE_HALF_SIZE, half], centre)
-    pybullet.changeDynamics(table, -1, lateralFriction=1.0, physicsClientId=client)
+    pybullet.changeDynamics(
+        table, -1, lateralFriction=1.0, rollingFriction=ROLLING_FRICTION, physicsClientId=client
+    )
     return table
 
 

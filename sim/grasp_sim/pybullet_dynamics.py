@@ -1,7 +1,7 @@
 """The dynamics of the simulated arm with its gripper: gravity compensation and operational space control.
 
 Computed by MuJoCo on the model that the URDF was written from, which takes a few microseconds.
-Joints (8,) are those of `pybullet_urdf.arm_model`: 6 of the arm in rad, 2 of the fingers in m.
+Joints (8,) are those of `ur5e_model.arm_model`: 6 of the arm in rad, 2 of the fingers in m.
 """
 
 # MuJoCo's functions live in a compiled module without stubs.
@@ -14,8 +14,7 @@ import numpy as np
 
 from grasp_sim import ur5e
 from grasp_sim.contract import ActionScale, Command
-from grasp_sim.pybullet_urdf import arm_model
-
+from grasp_sim.ur5e_model import arm_model
 
 ROTOR_INERTIA = 5.0 / np.arange(1, ur5e.DOF + 1)
 """(6,) kg m^2, robosuite's armature of the arm's joints, which OSC_POSE is tuned on."""

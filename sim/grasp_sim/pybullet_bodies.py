@@ -25,10 +25,10 @@ FINGERS = [ur5e.DOF, ur5e.DOF + 1]
 """Joints of the fingers, and the links that they move."""
 TABLE_THICKNESS = 0.05
 """m."""
-VISCOUS_FRICTION = 0.1
-"""N m s/rad of every arm joint, robosuite's."""
 SPINNING_FRICTION = 0.01
 """m, of the pads. Without it an object starts to slide at up to 1.2 times the force at which it should."""
+ROLLING_FRICTION = 0.001
+"""m, of the table; times the object's friction. Without it, a cylinder lying on it rolls off by itself."""
 GEAR_FORCE = 1000.0
 """N, greatest force that keeps the fingers equally far from the TCP; above every grip force."""
 GEAR_ERP = 0.4
@@ -85,12 +85,17 @@ def add_table(client: int) -> int:
     half = TABLE_THICKNESS / 2.0
     centre = [*scene.TABLE_CENTRE, scene.TABLE_HEIGHT - half]
     table = add_fixed_box(client, [*scene.TABLE_HALF_SIZE, half], centre)
-    pybullet.changeDynamics(table, -1, lateralFriction=1.0, physicsClientId=client)
+    pybullet.changeDynamics(
+        table, -1, lateralFriction=1.0, rollingFriction=ROLLING_FRICTION, physicsClientId=client
+    )
     return table
 
 
-def add_robot(client: int, joint_positions: np.ndarray, damping_scale: float) -> int:
-    """Arm and gripper at rest with joints (6,) in rad, open, its motors off; returns its body number."""
+def add_robot(client: int, joint_positions: np.ndarray) -> int:
+    """Arm and gripper at rest with joints (6,) in rad, open, its motors off; returns its body number.
+
+    Without joint friction: Bullet's is explicit, and on light wrists unstable from 0.5 N m s/rad.
+    """
     robot = pybullet.loadURDF(
         str(urdf_path()),
         useFixedBase=True,
@@ -108,7 +113,6 @@ def add_robot(client: int, joint_positions: np.ndarray, damping_scale: float) ->
             joint,
             linearDamping=0.0,
             angularDamping=0.0,
-            jointDamping=VISCOUS_FRICTION * damping_scale if joint in ARM else 0.0,
             maxJointVelocity=float(ur5e.VELOCITY_MAX.max()),
             physicsClientId=client,
         )

@@ -1,7 +1,7 @@
 """The dynamics of the simulated arm with its gripper: gravity compensation and operational space control.
 
 Computed by MuJoCo on the model that the URDF was written from, which takes a few microseconds.
-Joints (8,) are those of `pybullet_urdf.arm_model`: 6 of the arm in rad, 2 of the fingers in m.
+Joints (8,) are those of `ur5e_model.arm_model`: 6 of the arm in rad, 2 of the fingers in m.
 """
 
 # MuJoCo's functions live in a compiled module without stubs.
@@ -14,7 +14,7 @@ import numpy as np
 
 from grasp_sim import ur5e
 from grasp_sim.contract import ActionScale, Command
-from grasp_sim.pybullet_urdf import arm_model
+from grasp_sim.ur5e_model import arm_model
 
 ROTOR_INERTIA = 5.0 / np.arange(1, ur5e.DOF + 1)
 """(6,) kg m^2, robosuite's armature of the arm's joints, which OSC_POSE is tuned on."""
@@ -30,6 +30,17 @@ class ArmDynamics:
         self._bias = np.zeros(self._model.nv)
         self._mass_matrix = np.zeros((self._model.nv, self._model.nv))
         self._jacobian = np.zeros((6, self._model.nv))
+
+    def inertia(self, arm_joints: np.ndarray) -> np.ndarray:
+        """(6,) kg m^2 that each joint of the arm moves alone, at joints (6,) and with the gripper closed."""
+        self._place([*arm_joints.tolist(), 0.0, 0.0], [0.0] * self._model.nv)
+        return self._mass().diagonal()[: ur5e.DOF].copy()
+
+    def _mass(self) -> np.ndarray:
+        """(8, 8) kg m^2, the mass matrix where the model was placed last."""
+        mujoco.mj_makeM(self._model, self._data)
+        mujoco.mj_fullM(self._model, self._mass_matrix, self._data.qM)
+        return self._mass_matrix
 
     def gravity_torques(self, joints: list[float]) -> np.ndarray:
         """(6,) N m that hold the arm, without an object, at joints (8,)."""
@@ -68,24 +79,24 @@ class ArmDynamics:
         velocities: list[float],
         posture: np.ndarray,
         gain_scale: float,
+        friction: float,
     ) -> np.ndarray:
         """(6,) N m that move the arm by the OSC_POSE law; NaN where the law has no answer.
 
-        The law is that of an arm with robosuite's rotor inertia and torque limits. Bullet has no rotor
-        inertia, and without any the law tilts the tool by 25 degrees during a lift. So the torques given are
-        those with which Bullet's arm accelerates like robosuite's. To what pushes on it, it is lighter.
+        The law is that of an arm with robosuite's rotor inertia, joint friction and torque limits. Bullet's
+        arm has no rotor inertia, and without any the law tilts the tool by 25 degrees during a lift. So the
+        torques given are those with which Bullet's arm accelerates like robosuite's. To what pushes on it,
+        it is lighter.
 
         goal: from `osc_goal`. joints, velocities: (8,). posture: (6,) rad, the null space's. gain_scale:
-        factor on the stiffness; the damping follows it to stay critical.
+        factor on the stiffness; the damping follows it to stay critical. friction: N m s/rad of each joint.
         """
         from grasp_sim import osc
 
         self._place(joints, velocities)
-        mujoco.mj_makeM(self._model, self._data)
-        mujoco.mj_fullM(self._model, self._mass_matrix, self._data.qM)
         mujoco.mj_jacSite(self._model, self._data, self._jacobian[:3], self._jacobian[3:], self._tcp)
         arm = slice(0, ur5e.DOF)
-        mass_matrix, bias = self._mass_matrix[arm, arm], self._bias[arm]
+        mass_matrix, bias = self._mass()[arm, arm], self._bias[arm]
         with_rotors = mass_matrix + np.diag(ROTOR_INERTIA)
         jacobian = self._jacobian[:, arm].copy()
         arm_velocities = self._data.qvel[arm].copy()
@@ -107,4 +118,5 @@ class ArmDynamics:
             osc.DAMPING_RATIO,
         )
         limited = np.clip(torques, -ur5e.TORQUE_MAX, ur5e.TORQUE_MAX)
-        return mass_matrix @ np.linalg.solve(with_rotors, limited - bias) + bias
+        moving = limited - bias - friction * arm_velocities
+        return mass_matrix @ np.linalg.solve(with_rotors, moving) + bias

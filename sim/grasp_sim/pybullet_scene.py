@@ -42,6 +42,10 @@ NATURAL_FREQUENCY = 80.0
 """rad/s of the arm's position control, as in the MuJoCo scene."""
 DAMPING_RATIO = 0.9
 """Of the arm's position control, as in the MuJoCo scene."""
+VISCOUS_FRICTION = 0.1
+"""N m s/rad of every arm joint, robosuite's."""
+ARMATURE = 0.1
+"""kg m^2 that this friction brakes in servo mode besides the arm's own inertia, as in the MuJoCo scene."""
 LEAD_ITERATIONS = 2
 """Solver iterations within which the fingers' motors reach their force."""
 
@@ -61,6 +65,7 @@ class PybulletScene:
         """Body numbers in the client; -1 before the first reset."""
         self._start: Start | None = None
         self._dynamics = ArmDynamics()
+        self._inertia = (self._dynamics.inertia(ur5e.HOME) + ARMATURE).tolist()
         self._T_inertial_object: Pose | None = None
         self._steps = 0
         self._resolution = FREE_RESOLUTION
@@ -82,7 +87,7 @@ class PybulletScene:
             physicsClientId=client,
         )
         add_table(client)
-        self.robot = add_robot(client, start.joint_positions, start.physics.damping_scale)
+        self.robot = add_robot(client, start.joint_positions)
         self.object = add_object(client, start.object)
         frame, _ = inertial_frame(start.object)
         half_yaw = start.object_yaw / 2.0
@@ -103,7 +108,9 @@ class PybulletScene:
         `command.opening` with at most `command.force_limit`.
 
         Each joint is a spring and damper of one natural frequency on a weightless arm, as UR's controller
-        compensates gravity. Bullet's motors scale both by the inertia that they move.
+        compensates gravity. Bullet's motors scale both by the inertia that they move. They reach the velocity
+        that follows from spring and damper whatever else acts on the joint, so viscous friction has to be
+        part of the damper.
         """
         numbers = [*start.tolist(), *goal.tolist(), command.opening, command.force_limit]
         if not self._can_advance(numbers):
@@ -112,7 +119,8 @@ class PybulletScene:
         period = self._choose_resolution(command, joints)
         rate = NATURAL_FREQUENCY * period
         stiffness = [rate**2 * self._started.physics.actuator_gain_scale] * ur5e.DOF
-        damping = [2.0 * DAMPING_RATIO * rate] * ur5e.DOF
+        friction = self._friction * period
+        damping = [2.0 * DAMPING_RATIO * rate + friction / inertia for inertia in self._inertia]
         gravity = self._dynamics.gravity_torques(joints).tolist()
         targets = servo.interpolate(start, goal, CHUNKS).tolist()
         for target, finger in zip(targets, self._finger_targets(command, joints, period), strict=True):
@@ -149,12 +157,12 @@ class PybulletScene:
             forces=[0.0] * ur5e.DOF,
             physicsClientId=self.client,
         )
-        gain_scale = self._started.physics.actuator_gain_scale
         posture = self._started.joint_positions
+        gain_scale, friction = self._started.physics.actuator_gain_scale, self._friction
         for finger in self._finger_targets(command, joints, period):
             self._drive_fingers(finger, command)
             for _ in range(self._resolution[0] // CHUNKS):
-                torques = self._dynamics.osc_torques(goal, joints, velocities, posture, gain_scale)
+                torques = self._dynamics.osc_torques(goal, joints, velocities, posture, gain_scale, friction)
                 if not np.isfinite(torques).all():
                     self._broken = True
                     return
@@ -233,6 +241,11 @@ class PybulletScene:
         if self._start is None:
             raise RuntimeError("PybulletScene was used before its first reset.")
         return self._start
+
+    @property
+    def _friction(self) -> float:
+        """N m s/rad of every arm joint."""
+        return VISCOUS_FRICTION * self._started.physics.damping_scale
 
     @property
     def time(self) -> float:

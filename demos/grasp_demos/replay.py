@@ -70,7 +70,13 @@ def replay(episode: Episode, env: Arm, on_step: Callable[[], None] | None = None
         if recorded != given:
             raise DemoError(f"{episode} was recorded with {name} {recorded}; the environment has {given}.")
     env.reset(seed=metadata.seed)
-    env.restore(dict(episode.snapshot))
+    try:
+        env.restore(dict(episode.snapshot))
+    except (KeyError, TypeError, ValueError) as error:
+        raise DemoError(
+            f"{episode} has a snapshot that does not fit the simulator here ({error}): replay it with the "
+            f"versions that recorded it, {metadata.versions}."
+        ) from error
     if on_step is not None:
         on_step()
     joint = tcp = thing = 0.0

@@ -199,7 +199,7 @@ def restore(parts: Mapping[str, Restorable], states: Mapping[str, Any]) -> None:
             else:
                 part.load_state_dict(state)
         except (RuntimeError, ValueError, KeyError, TypeError) as error:
-            reason = " ".join(str(error).split())  # torch spreads it over several lines
+            reason = " ".join(" ".join(str(error).splitlines()[:2]).split())  # torch: a line a tensor
             raise CheckpointError(
                 f"{name} does not fit the checkpoint ({reason}): resume with the configuration that wrote it."
             ) from error

@@ -160,8 +160,9 @@ def test_restoring_into_something_else_says_what_does_not_fit():
     without = {name: state for name, state in states.items() if name != "mt"} | {"critic": {}}
     with pytest.raises(CheckpointError, match=r"lacks \['mt'\] and has \['critic'\]"):
         restore(parts, without)
-    with pytest.raises(CheckpointError, match=r"network does not fit .*size mismatch"):
+    with pytest.raises(CheckpointError, match=r"network does not fit .*size mismatch") as raised:
         restore({"network": mlp(6, 2, torch.Generator(), hidden=(8, 8))}, {"network": states["network"]})
+    assert str(raised.value).count("size mismatch") == 1  # the first tensor says it
     with pytest.raises(CheckpointError, match="pcg does not fit"):
         restore({"pcg": np.random.default_rng(0)}, {"pcg": states["mt"]})
 

@@ -13,14 +13,14 @@ from grasp_control import progress
 from grasp_control.build import generator, load_demonstrations, make_env, make_trainer, torch_generator
 from grasp_control.bundle import export_bundle, require_bundle_or_nothing
 from grasp_control.checkpoint import CheckpointStore
-from grasp_control.config import DistillConfig, TrainConfig
+from grasp_control.config import MAX_EPISODES, DistillConfig, TrainConfig
 from grasp_control.distillation import Distilled, distill
 from grasp_control.evaluate import describe, evaluate_alone
 from grasp_control.provenance import manifest_of
 from grasp_control.rollout import episode_seeds
 from grasp_control.run import RunFolder, load_config
 from grasp_control.runtime.local import LocalTrainer
-from grasp_sim.cli import run_command
+from grasp_sim.cli import require_at_most, require_path, run_command
 from grasp_sim.errors import UserError
 
 HELP = """Distil a run's hybrid policy (actors, retrieval, critics) into one network, exported as a bundle.
@@ -49,6 +49,9 @@ class DistillCommand:
         """Check the ranges."""
         if self.episodes < 1:
             raise ValueError(f"episodes={self.episodes} must be at least 1.")
+        require_at_most(self, {"episodes": MAX_EPISODES})
+        require_path("run", self.run)
+        require_path("out", self.out)
 
 
 def main() -> int:

@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from grasp_demos.episode import KINDS
 from grasp_demos.recording import record_expert
 from grasp_sim import registry
-from grasp_sim.cli import require_choice, run_command
+from grasp_sim.cli import require_choice, require_path, run_command
 
 __all__ = ["RecordConfig", "main", "record", "record_expert"]
 
@@ -49,6 +49,7 @@ class RecordConfig:
     """Folder of the data set; recording into an existing one goes on where it stopped."""
 
     def __post_init__(self) -> None:
+        require_path("out", self.out)
         require_choice("source", self.source, SOURCES)
         require_choice("kind", self.kind, KINDS)
         require_choice("env", self.env, registry.names())

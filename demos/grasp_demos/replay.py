@@ -20,7 +20,7 @@ from grasp_demos.reader import read_dataset
 from grasp_demos.recording import Arm
 from grasp_demos.validate import require_valid
 from grasp_sim import registry
-from grasp_sim.cli import run_command
+from grasp_sim.cli import require_path, run_command
 from grasp_sim.contract import unpack_state
 
 
@@ -111,6 +111,7 @@ class ReplayConfig:
     """Largest deviation of TCP and object that still counts as reproduced, m."""
 
     def __post_init__(self) -> None:
+        require_path("path", self.path)
         for name in ("tolerance_rad", "tolerance_m"):
             if not getattr(self, name) >= 0.0:
                 raise ValueError(f"{name}={getattr(self, name)} must not be negative.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import resource
 import shutil
 import subprocess
 import sys
@@ -329,3 +330,17 @@ def test_kill_9_while_saving_never_costs_the_newest_whole_checkpoint(tmp_path):
     # What the kills left behind goes with the next save.
     CheckpointStore(tmp_path, keep=2).save(10**6, {"n": 0})
     assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_full_disk_is_one_line_and_costs_no_earlier_checkpoint(tmp_path):
+    store = CheckpointStore(tmp_path / "checkpoints")
+    store.save(1, {"weights": torch.ones(4)})
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, hard))
+    try:
+        with pytest.raises(CheckpointError, match=r"000001-step-2 cannot be written .*make room"):
+            store.save(2, {"weights": torch.ones(100_000)})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert store.load_latest().step == 1
+    assert [p.name for p in (tmp_path / "checkpoints").iterdir()] == ["000000-step-1"]

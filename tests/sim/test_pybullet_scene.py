@@ -7,13 +7,13 @@ import sys
 import numpy as np
 import pybullet
 import pytest
+from grasp_sim.robosuite_env import RobosuiteLift
 
 from grasp_sim import gripper, objects, scene, ur5e
 from grasp_sim.contract import ActionScale, Command
 from grasp_sim.objects import ObjectSpec, Part
 from grasp_sim.pybullet_bodies import FINGERS
 from grasp_sim.pybullet_scene import PybulletScene
-from grasp_sim.robosuite_env import RobosuiteLift
 from grasp_sim.scene import Physics, Start
 from grasp_sim.servo import Servo
 

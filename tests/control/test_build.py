@@ -7,17 +7,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from grasp_control.build import load_demonstrations, make_env
+from grasp_control.build import load_demonstrations
 from grasp_control.config import DemosConfig, TrainConfig
 from grasp_control.run import RunFolder
 from grasp_demos.record import record_expert
 from grasp_demos.writer import write_episode
+from grasp_sim import registry
+from grasp_sim.config import EnvConfig
 from grasp_sim.errors import UserError
 
 
 @pytest.fixture(scope="module")
 def env():
-    built = make_env(EnvConfig(), 0)
+    built = registry.make(**vars(EnvConfig()))
     yield built
     built.close()
 
@@ -26,7 +28,7 @@ def env():
 def recorded(env, tmp_path_factory):
     folder = tmp_path_factory.mktemp("recorded")
     rng = np.random.default_rng(0)
-    return record_expert(env.unwrapped, folder, task="robosuite-lift", episodes=1, rng=rng)[0]
+    return record_expert(env, folder, task="robosuite-lift", episodes=1, rng=rng)[0]
 
 
 @pytest.mark.parametrize(

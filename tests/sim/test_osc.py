@@ -230,7 +230,14 @@ def test_what_it_saves_is_a_copy(ported):
 # ---- faults
 
 
+@pytest.fixture
+def elsewhere(tmp_path, monkeypatch) -> None:
+    """MuJoCo writes its log into the working directory."""
+    monkeypatch.chdir(tmp_path)
+
+
 @pytest.mark.parametrize("index", [0, 5])
+@pytest.mark.usefixtures("elsewhere")
 def test_an_action_that_is_not_finite_is_a_fault(ported, index):
     ported.reset(0)
     action = np.zeros(6)
@@ -238,6 +245,7 @@ def test_an_action_that_is_not_finite_is_a_fault(ported, index):
     assert not ported.stepper.step(action, np.zeros((SUBSTEPS, 2)))
 
 
+@pytest.mark.usefixtures("elsewhere")
 def test_a_gripper_control_that_is_not_finite_is_a_fault(ported):
     ported.reset(0)
     assert not ported.stepper.step(np.zeros(6), np.full((SUBSTEPS, 2), np.nan))
@@ -245,6 +253,7 @@ def test_a_gripper_control_that_is_not_finite_is_a_fault(ported):
 
 @pytest.mark.parametrize("part", ["qpos", "qvel"])
 @pytest.mark.parametrize("value", [np.nan, np.inf, 1e12])
+@pytest.mark.usefixtures("elsewhere")
 def test_a_bad_state_is_a_fault_until_the_reset(ported, part, value):
     ported.reset(0)
     getattr(ported.data, part)[2] = value

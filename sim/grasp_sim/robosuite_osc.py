@@ -33,9 +33,6 @@ from numba.extending import intrinsic
 
 from grasp_sim import osc, ur5e
 
-GRIPPER_SPEED = 0.2
-"""Change of robosuite's normalised gripper command (-1 open, 1 closed) per control step."""
-
 _BAD_STATE = tuple(
     int(getattr(mujoco.mjtWarning, f"mjWARN_BAD{what}")) for what in ("QPOS", "QVEL", "QACC", "CTRL")
 )
@@ -350,19 +347,3 @@ def _views(
         control_range=model.actuator_ctrlrange,
         warnings=data.warning.number,
     )
-
-
-class RobotiqRule:
-    """robosuite's rule for its Robotiq 85: the command moves by a fixed amount in the direction asked for."""
-
-    def __init__(self, control_range: np.ndarray) -> None:
-        """`control_range` (2,) in rad, of the finger actuators when open and when closed."""
-        low, high = (float(value) for value in control_range)
-        self._centre, self._half_range = 0.5 * (high + low), 0.5 * (high - low)
-        self.command = 0.0
-        """Normalised, -1 open and 1 closed; 0 after a reset."""
-
-    def step(self, direction: float) -> float:
-        """Move towards open (negative), closed (positive) or not (0); the control in rad for this step."""
-        self.command = float(np.clip(self.command + GRIPPER_SPEED * np.sign(direction), -1.0, 1.0))
-        return self._centre + self._half_range * self.command

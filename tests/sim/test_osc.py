@@ -13,8 +13,12 @@ import numpy as np
 import pytest
 
 from grasp_sim import osc, robosuite_osc, ur5e
-from grasp_sim.robosuite_osc import OscStepper, RobotiqRule
-from grasp_sim.robosuite_scene import Lift
+from grasp_sim.contract import ActionScale, Command
+from grasp_sim.objects import box
+from grasp_sim.robosuite_fingers import ROBOTIQ_SPEED, RobotiqRule
+from grasp_sim.robosuite_osc import OscStepper
+from grasp_sim.robosuite_scene import Lift, RobosuiteScene
+from grasp_sim.scene import TABLE_HEIGHT, Start
 
 SUBSTEPS = 25
 TOOL = "gripper0_right_grip_site"
@@ -131,6 +135,36 @@ def test_it_equals_robosuite_to_the_last_bit(plain, ported, seed):
     assert touched == {"cube_g0", "table_collision"}
 
 
+def test_the_scene_equals_robosuite_to_the_last_bit():
+    """The scene's own reset and commands, against robosuite's controllers on the same model."""
+    start = Start(
+        box((0.04, 0.04, 0.04), mass=0.1, friction=1.0),
+        np.array([0.56, 0.02, TABLE_HEIGHT + 0.02]),
+        0.3,
+        1.0,
+        joint_positions=ur5e.HOME + 0.05,
+    )
+    ours, theirs = RobosuiteScene("osc"), RobosuiteScene("osc")
+    ours.reset(start)
+    theirs.reset(start)
+    begin = theirs.data.qpos.copy()
+    theirs.suite.robots[0].init_qpos = start.joint_positions
+    theirs.suite.reset()
+    theirs.data.qpos[:] = begin
+    theirs.data.qacc_warmstart[:] = 0.0
+    mujoco.mj_forward(theirs.model, theirs.data)
+    rng = np.random.default_rng(0)
+    for step in range(60):
+        action = rng.uniform(-1.0, 1.0, size=7)
+        action[[2, 3, 4]] = -0.3, 0.0, 0.0
+        action[6] = -1.0 if step % 20 < 10 else 1.0
+        theirs.suite.step(action)
+        opening = 0.085 if action[6] < 0.0 else 0.0
+        ours.advance_osc(Command(action[:3], action[5], opening, 20.0), ActionScale(position=1.0, yaw=1.0))
+        assert state(ours.data) == state(theirs.data), f"step {step}"
+    assert not ours.faulty
+
+
 def test_its_gains_and_scales_are_robosuites(plain):
     reset(plain, 0)
     controller = plain.robots[0].composite_controller.part_controllers["right"]
@@ -138,7 +172,7 @@ def test_its_gains_and_scales_are_robosuites(plain):
     np.testing.assert_array_equal(controller.kd, 2.0 * np.sqrt(osc.STIFFNESS) * osc.DAMPING_RATIO)
     np.testing.assert_array_equal(controller.output_max[:3], osc.POSITION_SCALE)
     np.testing.assert_array_equal(controller.output_max[3:], osc.ROTATION_SCALE)
-    assert plain.robots[0].gripper["right"].speed == robosuite_osc.GRIPPER_SPEED
+    assert plain.robots[0].gripper["right"].speed == ROBOTIQ_SPEED
     assert int(plain.control_timestep / plain.model_timestep) == SUBSTEPS
 
 
@@ -196,7 +230,14 @@ def test_what_it_saves_is_a_copy(ported):
 # ---- faults
 
 
+@pytest.fixture
+def elsewhere(tmp_path, monkeypatch) -> None:
+    """MuJoCo writes its log into the working directory."""
+    monkeypatch.chdir(tmp_path)
+
+
 @pytest.mark.parametrize("index", [0, 5])
+@pytest.mark.usefixtures("elsewhere")
 def test_an_action_that_is_not_finite_is_a_fault(ported, index):
     ported.reset(0)
     action = np.zeros(6)
@@ -204,6 +245,7 @@ def test_an_action_that_is_not_finite_is_a_fault(ported, index):
     assert not ported.stepper.step(action, np.zeros((SUBSTEPS, 2)))
 
 
+@pytest.mark.usefixtures("elsewhere")
 def test_a_gripper_control_that_is_not_finite_is_a_fault(ported):
     ported.reset(0)
     assert not ported.stepper.step(np.zeros(6), np.full((SUBSTEPS, 2), np.nan))
@@ -211,6 +253,7 @@ def test_a_gripper_control_that_is_not_finite_is_a_fault(ported):
 
 @pytest.mark.parametrize("part", ["qpos", "qvel"])
 @pytest.mark.parametrize("value", [np.nan, np.inf, 1e12])
+@pytest.mark.usefixtures("elsewhere")
 def test_a_bad_state_is_a_fault_until_the_reset(ported, part, value):
     ported.reset(0)
     getattr(ported.data, part)[2] = value

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from grasp_control import progress
-from grasp_control.config import EnvConfig, TrainConfig
+from grasp_control.config import TrainConfig
 from grasp_control.empo2.agent import Agent
 from grasp_control.memory.long_term import LongTermMemory
 from grasp_control.memory.seeding import seed_memory
@@ -20,20 +20,8 @@ from grasp_demos.episode import Episode
 from grasp_demos.reader import demonstrations, read_dataset
 from grasp_demos.record import record_expert
 from grasp_demos.validate import require_valid
-from grasp_sim import registry
 from grasp_sim.contract import ACTION_DIM, OBSERVATION_DIM
 from grasp_sim.errors import UserError
-
-
-def make_env(config: EnvConfig, seed: int) -> gymnasium.Env:
-    """The environment that `config` names."""
-    return registry.make(
-        config.name,
-        control_mode=config.control_mode,
-        reward=config.reward,
-        horizon=config.horizon,
-        seed=seed,
-    )
 
 
 def load_demonstrations(config: TrainConfig, run: RunFolder, env: gymnasium.Env) -> list[Episode]:

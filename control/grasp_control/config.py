@@ -8,27 +8,9 @@ from dataclasses import dataclass, field
 from grasp_control.empo2.config import EMPO2Config
 from grasp_control.memory.config import MemoryConfig
 from grasp_control.memory.window import MAX_LENGTH, MIN_LENGTH
+from grasp_sim.config import EnvConfig
 
 MAX_ENV_STEPS = 100_000_000
-
-
-@dataclass
-class EnvConfig:
-    """The environment."""
-
-    name: str = "robosuite-lift"
-    """Registered name; an unknown one lists what exists."""
-    control_mode: str = "servo"
-    """'servo', the same servo as on the real arm, or 'osc', robosuite's operational-space controller."""
-    reward: str = "sparse"
-    """Reward structure."""
-    horizon: int = 100
-    """Policy steps (20 Hz) until an episode times out."""
-
-    def __post_init__(self) -> None:
-        """Check the ranges."""
-        if self.horizon < 1:
-            raise ValueError(f"env.horizon={self.horizon} must be at least 1.")
 
 
 @dataclass

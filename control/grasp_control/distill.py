@@ -10,7 +10,7 @@ import torch
 from omegaconf import MISSING
 
 from grasp_control import progress
-from grasp_control.build import generator, load_demonstrations, make_env, make_trainer, torch_generator
+from grasp_control.build import generator, load_demonstrations, make_trainer, torch_generator
 from grasp_control.bundle import export_bundle
 from grasp_control.checkpoint import CheckpointStore
 from grasp_control.config import DistillConfig, TrainConfig
@@ -20,6 +20,7 @@ from grasp_control.provenance import manifest_of
 from grasp_control.rollout import episode_seeds
 from grasp_control.run import RunFolder, load_config
 from grasp_control.runtime.local import LocalTrainer
+from grasp_sim import registry
 from grasp_sim.cli import run_command
 from grasp_sim.errors import UserError
 
@@ -65,7 +66,7 @@ def run(command: DistillCommand) -> None:
     checkpoints = CheckpointStore(folder / "checkpoints")
     if not checkpoints.steps():
         raise UserError(f"{folder} holds no checkpoint: let grasp-train out={folder} run first.")
-    env = make_env(config.env, config.seed)
+    env = registry.make(**vars(config.env), seed=config.seed)
     trainer = make_trainer(config, env, load_demonstrations(config, RunFolder.existing(config), env))
     trainer.resume(checkpoints.load_latest())
     student, _ = distill_trainer(config, trainer)

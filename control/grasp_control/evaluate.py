@@ -13,13 +13,13 @@ from omegaconf import MISSING
 
 from grasp_control import progress
 from grasp_control.bundle import BundlePolicy, load_bundle
-from grasp_control.config import EnvConfig
 from grasp_control.intervals import wilson_interval
 from grasp_control.manifest import Expectation
 from grasp_control.memory.window import ShortTermMemory
 from grasp_control.rollout import EpisodeResult, episode_seeds, evaluate
 from grasp_sim import registry
 from grasp_sim.cli import overrides, run_command
+from grasp_sim.config import EnvConfig
 from grasp_sim.contract import ACTION_DIM, OBSERVATION_DIM
 from grasp_sim.errors import UserError
 
@@ -78,12 +78,7 @@ def run_bundle(
     config: EvalConfig, seeds: Sequence[int], on_episode: Callable[[EpisodeResult], None]
 ) -> list[EpisodeResult]:
     """One episode for each seed with the bundle of `config`."""
-    env = registry.make(
-        config.env.name,
-        control_mode=config.env.control_mode,
-        reward=config.env.reward,
-        horizon=config.env.horizon,
-    )
+    env = registry.make(**vars(config.env))
     scale = env.unwrapped.action_scale  # type: ignore[attr-defined]
     policy: BundlePolicy = load_bundle(
         config.bundle, expect=Expectation(control_mode=config.env.control_mode, action_scale=scale)

@@ -10,7 +10,7 @@ import gymnasium
 import torch
 
 from grasp_control import progress
-from grasp_control.build import load_demonstrations, make_env, make_trainer
+from grasp_control.build import load_demonstrations, make_trainer
 from grasp_control.bundle import export_bundle
 from grasp_control.checkpoint import CheckpointStore
 from grasp_control.config import TrainConfig
@@ -25,6 +25,7 @@ from grasp_control.runtime.local import LocalTrainer
 from grasp_control.summary import summarise
 from grasp_control.video import VideoError, render_grasps
 from grasp_demos.episode import Episode
+from grasp_sim import registry
 from grasp_sim.cli import run_command
 
 HELP = """Train a grasp policy with EMPO2, from demonstrations to a proven network.
@@ -48,7 +49,7 @@ def main() -> int:
 def train(config: TrainConfig) -> None:
     """The main job in the run's folder, which no other training may use meanwhile."""
     torch.set_num_threads(1)
-    env = make_env(config.env, config.seed)
+    env = registry.make(**vars(config.env), seed=config.seed)
     run = RunFolder(config)
     episodes = load_demonstrations(config, run, env) if config.demos.path else None
     with run.begin():

@@ -18,11 +18,11 @@ import numpy as np
 from omegaconf import MISSING
 
 from grasp_control.bundle import load_bundle
-from grasp_control.config import EnvConfig
 from grasp_control.memory.window import ShortTermMemory
 from grasp_control.rollout import Act, rollout
 from grasp_sim import registry
 from grasp_sim.cli import overrides, run_command
+from grasp_sim.config import EnvConfig
 from grasp_sim.contract import ACTION_DIM, OBSERVATION_DIM, POLICY_RATE_HZ
 from grasp_sim.errors import UserError
 
@@ -131,12 +131,7 @@ def record(config: VideoConfig) -> None:
     """Record in this process."""
     policy = load_bundle(config.bundle, expect=None)
     short_term = ShortTermMemory(OBSERVATION_DIM, ACTION_DIM, context=policy.manifest.context)
-    env = registry.make(
-        config.env.name,
-        control_mode=config.env.control_mode,
-        reward=config.env.reward,
-        horizon=config.env.horizon,
-    )
+    env = registry.make(**vars(config.env))
     try:
         record_grasps(
             env,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from grasp_demos.episode import KINDS
 from grasp_demos.recording import record_expert
 from grasp_sim import registry
 from grasp_sim.cli import require_choice, run_command
+from grasp_sim.config import EnvConfig
 
 __all__ = ["RecordConfig", "main", "record", "record_expert"]
 
@@ -35,27 +36,19 @@ class RecordConfig:
     """Standard deviation of the Gaussian noise added to each dimension of the action (range -1 to 1)."""
     seed: int = 0
     """Seed of the first try; try k uses seed + k. The same seed gives the same demonstrations."""
-    env: str = "robosuite-lift"
-    """Environment to record in."""
-    control_mode: str = "servo"
-    """servo (as on the real arm) or the simulator's own controller."""
-    horizon: int = 100
-    """Steps of 50 ms after which a try is given up."""
     keep_failures: bool = False
     """Store failed tries too, marked as failures; they are never used as demonstrations."""
     note: str = ""
     """Remark stored with each episode."""
     out: str = "runs/demos"
     """Folder of the data set; recording into an existing one goes on where it stopped."""
+    env: EnvConfig = field(default_factory=EnvConfig)
 
     def __post_init__(self) -> None:
         require_choice("source", self.source, SOURCES)
         require_choice("kind", self.kind, KINDS)
-        require_choice("env", self.env, registry.names())
-        require_choice("control_mode", self.control_mode, registry.CONTROL_MODES)
-        for name in ("episodes", "horizon"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} must be at least 1.")
+        if self.episodes < 1:
+            raise ValueError(f"episodes={self.episodes} must be at least 1.")
         if self.seed < 0:
             raise ValueError(f"seed={self.seed} must not be negative.")
         if not 0.0 <= self.noise <= 1.0:
@@ -71,6 +64,7 @@ Examples:
   grasp-record                                  five human-like demonstrations into runs/demos
   grasp-record episodes=20 out=runs/demos20     twenty, elsewhere
   grasp-record kind=clean noise=0.3             stronger disturbance, the undisturbed intention is learnt
+  grasp-record env.name=pybullet-objects        another simulator and task
 
 It may be stopped at any time: finished episodes are safe, and the same command goes on where it stopped.
 Then: grasp-replay path=runs/demos checks them in the simulator.
@@ -82,10 +76,8 @@ def record(config: RecordConfig) -> int:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     new, failed = 0, 0
     with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task(f"building {config.env}", total=config.episodes)
-        env: Any = registry.make(
-            config.env, control_mode=config.control_mode, horizon=config.horizon, seed=config.seed
-        )
+        task = bar.add_task(f"building {config.env.name}", total=config.episodes)
+        env: Any = registry.make(**vars(config.env), seed=config.seed)
 
         def show(held: int, failures: int) -> None:
             nonlocal new, failed
@@ -96,7 +88,7 @@ def record(config: RecordConfig) -> int:
         done = record_expert(
             env,
             config.out,
-            task=config.env,
+            task=config.env.name,
             episodes=config.episodes,
             rng=np.random.default_rng(config.seed),
             noise=config.noise,

@@ -19,6 +19,7 @@ from grasp_demos.reader import demonstrations, read_usable
 from grasp_demos.writer import DatasetWriter
 from grasp_sim.contract import ActionScale, GraspState
 from grasp_sim.expert import ScriptedExpert
+from grasp_sim.tasks import Task
 
 MAX_FAILURES_IN_A_ROW = 20
 
@@ -31,6 +32,7 @@ class Arm(Protocol):
     action_scale: ActionScale
     control_mode: str
     horizon: int
+    task: Task
 
     def reset(self, *, seed: int | None = None) -> tuple[np.ndarray, dict[str, Any]]: ...
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]: ...
@@ -83,7 +85,7 @@ def record_expert(
 
     Raises DemoError when the folder holds demonstrations of another sort, or when 20 tries fail in a row.
     """
-    expert = expert or ScriptedExpert(env.action_scale, env.control_mode)
+    expert = expert or ScriptedExpert(env.action_scale, env.control_mode, env.task.grip_force)
     metadata = Metadata(
         task=task,
         control_mode=env.control_mode,

@@ -130,7 +130,13 @@ def overrides(values: Mapping[str, object], prefix: str = "") -> list[str]:
             return "'" + str(value).replace("'", "\\'") + "'"
         return str(value)
 
-    return [f"{prefix}{key}={written(value)}" for key, value in values.items()]
+    settings = []
+    for key, value in values.items():
+        if dataclasses.is_dataclass(value):
+            settings += overrides(vars(value), f"{prefix}{key}.")
+        else:
+            settings.append(f"{prefix}{key}={written(value)}")
+    return settings
 
 
 def require_choice(name: str, value: str, choices: Iterable[str]) -> None:

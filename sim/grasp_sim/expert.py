@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
+from grasp_sim import gripper
 from grasp_sim.contract import ActionScale, GraspState, yaw_error
 
 HOVER = 0.06
-"""m from the object's centre up to the TCP while the tool aligns before it descends."""
+"""m from the object's centre up to the TCP while the tool aligns before it descends, at least."""
 GRASP_OFFSET = -0.003
-"""m from the object's centre up to the TCP while closing. Lower, and the fingertips meet the table."""
+"""m from the object's centre up to the TCP while closing, if the table allows."""
+TIP_CLEARANCE = 0.003
+"""m kept between the fingertips and the table, and five times that above the object before the descent."""
 ALIGNED = (0.008, 0.15)
 """m and rad within which the tool may descend."""
 LOST = (0.02, 0.25)
@@ -27,8 +30,11 @@ LIFT_SPEED = 0.4
 class ScriptedExpert:
     """Approach, descend, close, lift; regrasp when the object is lost. Feedback on every step."""
 
-    def __init__(self, action_scale: ActionScale, control_mode: str) -> None:
+    def __init__(self, action_scale: ActionScale, control_mode: str, grip_force: float) -> None:
+        """`grip_force`: N commanded throughout; enough to hold the task's objects (`Task.grip_force`)."""
         self.scale = action_scale
+        share = (grip_force - action_scale.force_min) / (action_scale.force_max - action_scale.force_min)
+        self.force = 2.0 * share - 1.0
         # OSC_POSE follows a delta from where it is and undershoots; the servo's target accumulates.
         self.gain = 1.0 if control_mode == "osc" else 0.7
         self.reset()
@@ -37,43 +43,47 @@ class ScriptedExpert:
         """Start of an episode."""
         self.phase = "approach"
         self._openings: list[float] = []
+        self._hover, self._grasp = HOVER, GRASP_OFFSET
 
     def act(self, state: GraspState) -> np.ndarray:
         """The action (6,) float32 in [-1, 1] for this state."""
         relative = state.object_position - state.tcp_position
         yaw = yaw_error(state)
+        half_height = float(state.object_size[2]) / 2.0  # also the centre's height above the table
+        self._hover = max(HOVER, half_height + gripper.TIP + 5 * TIP_CLEARANCE)
+        self._grasp = max(GRASP_OFFSET, gripper.TIP + TIP_CLEARANCE - half_height)
         self._choose_phase(state, relative, yaw)
 
         move, opening = relative * self.gain, 1.0
         yaw *= self.gain
         if self.phase == "approach":
-            move[2] = (relative[2] + HOVER) * self.gain
-            if relative[2] > 0.02 - HOVER:
+            move[2] = (relative[2] + self._hover) * self.gain
+            if relative[2] > 0.02 - self._hover:
                 move[:2] *= 0.3  # rise first, so the fingers do not sweep the object away
         elif self.phase == "descend":
-            move[2] = (relative[2] + GRASP_OFFSET) * self.gain
+            move[2] = (relative[2] + self._grasp) * self.gain
         elif self.phase == "close":
             opening = -1.0
-            move[2] = (relative[2] + GRASP_OFFSET) * self.gain
+            move[2] = (relative[2] + self._grasp) * self.gain
             # Fingers that touch centre the object by themselves; correcting then would drag it.
             share = 0.0 if state.gripper_force > TOUCH_FORCE else 0.5
             move, yaw = share * move, share * yaw
         else:
             opening, yaw = -1.0, 0.0
             move = np.array([0.0, 0.0, LIFT_SPEED * self.scale.position])
-        action = np.array([*(move / self.scale.position), yaw / self.scale.yaw, opening, 0.0])
+        action = np.array([*(move / self.scale.position), yaw / self.scale.yaw, opening, self.force])
         return np.clip(action, -1.0, 1.0).astype(np.float32)
 
     def _choose_phase(self, state: GraspState, relative: np.ndarray, yaw: float) -> None:
         sideways = float(np.linalg.norm(relative[:2]))
         if self.phase == "approach":
-            at_height = abs(relative[2] + HOVER) < 0.03
+            at_height = abs(relative[2] + self._hover) < 0.03
             if sideways < ALIGNED[0] and abs(yaw) < ALIGNED[1] and at_height:
                 self.phase = "descend"
         elif self.phase == "descend":
             if sideways > LOST[0] or abs(yaw) > LOST[1]:
                 self.phase = "approach"
-            elif abs(relative[2] + GRASP_OFFSET) < 0.006:
+            elif abs(relative[2] + self._grasp) < 0.006:
                 self.phase, self._openings = "close", []
         elif self.phase == "close":
             self._openings.append(state.gripper_opening)
@@ -92,6 +102,6 @@ class ScriptedExpert:
         return stopped and state.gripper_force > HOLD_FORCE
 
     def _missing(self, state: GraspState, relative: np.ndarray) -> bool:
-        """The object is no longer between the fingers, or they are closed further than it is wide."""
+        """The object is not between the fingers, or they are closed further than it can be wide there."""
         away = float(np.linalg.norm(relative)) > 0.035
-        return away or state.gripper_opening < 0.5 * float(state.object_size[:2].min())
+        return away or state.gripper_opening < 0.3 * float(state.object_size[:2].min())

@@ -115,7 +115,8 @@ class ObjectSpec:
     friction: float
     """Coefficient of sliding friction between this object and the pads or the table."""
     symmetry: int
-    """n-fold rotational symmetry about the vertical; 0 means any rotation looks the same."""
+    """n-fold rotational symmetry about the vertical as two equal fingers see it, so at least 2; 0 means that
+    any rotation is the same."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot exist."""
@@ -127,6 +128,8 @@ class ObjectSpec:
         ):
             if not low <= value <= high:  # also false for NaN
                 raise ObjectError(f"{self.name} has {name} {value}; it must be from {low} to {high}")
+        if self.symmetry != 0 and self.symmetry < 2:
+            raise ObjectError(f"{self.name} has symmetry {self.symmetry}; it must be 0 or at least 2")
         low, high = self._bounds()
         if not np.allclose(low + high, 0.0, atol=1e-6):
             raise ObjectError(

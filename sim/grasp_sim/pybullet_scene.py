@@ -25,8 +25,9 @@ from grasp_sim.pybullet_bodies import (
 )
 from grasp_sim.pybullet_dynamics import ArmDynamics
 from grasp_sim.pybullet_picture import PybulletPicture
-from grasp_sim.pybullet_state import load_bullet, pack_start, save_bullet, unpack_start
+from grasp_sim.pybullet_state import load_bullet, save_bullet
 from grasp_sim.scene import Start
+from grasp_sim.tasks import Task
 
 CHUNKS = 4
 """Times per control step that interpolated targets are written."""
@@ -304,9 +305,8 @@ class PybulletScene:
     # ---- saving
 
     def save(self) -> dict[str, np.ndarray]:
-        """Everything the simulator's future depends on, the object included."""
+        """Everything the simulator's future depends on besides the episode's `Start`."""
         return {
-            **pack_start(self._started),
             "bullet": save_bullet(self.client),
             "steps": np.array([self._steps]),
             "resolution": np.array(self._resolution),
@@ -314,9 +314,9 @@ class PybulletScene:
             "broken": np.array([self._broken]),
         }
 
-    def restore(self, saved: dict[str, np.ndarray]) -> None:
-        """Inverse of `save`, bit-exact."""
-        self.reset(unpack_start(saved))
+    def restore(self, start: Start, saved: dict[str, np.ndarray]) -> None:
+        """Inverse of `save` for an episode begun from `start`, bit-exact."""
+        self.reset(start)
         load_bullet(self.client, saved["bullet"])
         steps, iterations = saved["resolution"].tolist()
         self._set_resolution((steps, iterations))  # contact forces are impulses over the step's time
@@ -342,3 +342,8 @@ class PybulletScene:
         if self.client >= 0:
             pybullet.disconnect(physicsClientId=self.client)
             self.client = -1
+
+
+def make_scene(control_mode: str, task: Task) -> PybulletScene:
+    """The scene of any task and control mode: all use the project's gripper here."""
+    return PybulletScene()

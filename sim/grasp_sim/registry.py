@@ -1,32 +1,27 @@
-"""The environments by name.
+"""The environments by name: every task in every simulator.
 
-Adding one is a line in `_ENVIRONMENTS`; modules are imported only when their environment is built, so asking
-for one simulator never loads the other.
+A task is registered in `grasp_sim.tasks`, a simulator in `grasp_sim.env`; nothing has to be added here.
+Modules are imported only when their environment is built, so asking for one simulator never loads the other.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import Any
-
 import gymnasium
 
+from grasp_sim.env import ACTION_SCALES, SIMULATORS, GraspEnv
+from grasp_sim.randomization import RandomizationConfig
 from grasp_sim.rewards import UnknownName
+from grasp_sim.tasks import TASKS, ObjectsConfig
 
 __all__ = ["CONTROL_MODES", "UnknownName", "make", "names", "register_gymnasium"]
 
-CONTROL_MODES: tuple[str, ...] = ("servo", "osc")
+CONTROL_MODES: tuple[str, ...] = tuple(ACTION_SCALES)
 """`servo`: joint position targets as on the real arm. `osc`: robosuite's OSC_POSE, the field's standard."""
-
-_ENVIRONMENTS: dict[str, tuple[str, str]] = {
-    # name: ("module:class", Gymnasium id)
-    "robosuite-lift": ("grasp_sim.robosuite_env:RobosuiteLift", "grasp/RobosuiteLift-v0"),
-}
 
 
 def names() -> list[str]:
-    """The names that `make` takes."""
-    return sorted(_ENVIRONMENTS)
+    """The names that `make` takes, `<simulator>-<task>`."""
+    return sorted(f"{simulator}-{task}" for simulator in SIMULATORS for task in TASKS)
 
 
 def make(
@@ -36,26 +31,40 @@ def make(
     reward: str = "sparse",
     horizon: int = 100,
     seed: int | None = 0,
-) -> gymnasium.Env:
+    objects: ObjectsConfig | None = None,
+    randomization: RandomizationConfig | None = None,
+) -> GraspEnv:
     """Build an environment. `seed` fixes the episodes that `reset()` starts when it is given no seed."""
-    if name not in _ENVIRONMENTS:
+    if name not in names():
         raise UnknownName(f"there is no environment {name!r}; there are: {', '.join(names())}")
-    if control_mode not in CONTROL_MODES:
-        raise UnknownName(f"there is no control mode {control_mode!r}; there are: {', '.join(CONTROL_MODES)}")
-    entry: Any = _load(_ENVIRONMENTS[name][0])
-    return entry(control_mode=control_mode, reward=reward, horizon=horizon, seed=seed)
+    simulator, task = name.split("-", 1)
+    return GraspEnv(
+        simulator,
+        task,
+        control_mode=control_mode,
+        reward=reward,
+        horizon=horizon,
+        seed=seed,
+        objects=objects,
+        randomization=randomization,
+    )
 
 
-def _load(entry_point: str) -> Any:
-    module, attribute = entry_point.split(":")
-    return getattr(import_module(module), attribute)
+def gymnasium_id(name: str) -> str:
+    """The id for `gymnasium.make`, such as grasp/RobosuiteLift-v0."""
+    return f"grasp/{name.title().replace('-', '')}-v0"
 
 
 def register_gymnasium() -> None:
     """Make every environment available to `gymnasium.make`; harmless when done twice."""
-    for entry_point, gymnasium_id in _ENVIRONMENTS.values():
-        if gymnasium_id not in gymnasium.registry:
-            gymnasium.register(id=gymnasium_id, entry_point=entry_point)
+    for name in names():
+        if gymnasium_id(name) not in gymnasium.registry:
+            simulator, task = name.split("-", 1)
+            gymnasium.register(
+                id=gymnasium_id(name),
+                entry_point="grasp_sim.env:GraspEnv",
+                kwargs={"simulator": simulator, "task": task},
+            )
 
 
 register_gymnasium()

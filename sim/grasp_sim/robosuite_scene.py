@@ -1,7 +1,7 @@
-"""robosuite's Lift scene with its model edited in place: actuators, cube size, contacts, state.
+"""robosuite's Lift as a `Scene`: its UR5e, table and cube, with the model edited in place.
 
-`LiftScene` hides robosuite from the environment: it resets, advances by one control step in either control
-mode, reads measurements and saves or restores the simulator. World frame inside, base frame outside.
+The gripper is robosuite's Robotiq 85 or the project's own; the cube's body becomes whatever object an episode
+is about. World frame inside, base frame outside.
 """
 
 # MuJoCo's functions live in a compiled module without stubs.
@@ -12,12 +12,16 @@ from __future__ import annotations
 import logging
 import os
 import xml.etree.ElementTree as ET
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import mujoco
 import numpy as np
 
-from grasp_sim import servo, ur5e
+from grasp_sim import scene, servo, ur5e
+from grasp_sim.contract import ActionScale, Command
+from grasp_sim.scene import Start
+from grasp_sim.tasks import Task
 
 # robosuite reports optional parts that are not installed each time it is imported, and sets MUJOCO_GL for the
 # whole process: keep errors only, and put the variable back.
@@ -31,6 +35,13 @@ if _GL_BEFORE is None:
 else:
     os.environ["MUJOCO_GL"] = _GL_BEFORE
 
+import grasp_sim.robosuite_gripper  # noqa: E402, F401 (registers the parallel gripper)
+from grasp_sim.robosuite_fingers import ParallelFingers, RobotiqFingers  # noqa: E402
+from grasp_sim.robosuite_object import ObjectBody, prepare_xml  # noqa: E402
+
+if TYPE_CHECKING:
+    from grasp_sim.rendering import FrameRenderer
+
 CHUNKS = 5
 """Times per control step that the interpolated joint target is written."""
 NATURAL_FREQUENCY = 80.0
@@ -38,15 +49,16 @@ NATURAL_FREQUENCY = 80.0
 ARMATURE = 0.1
 """kg m^2 of every arm joint in servo mode, as in MuJoCo Menagerie's UR5e. robosuite's 0.8 to 5 make the
 wrist's 28 N m saturate whenever the heading reverses, so the arm swings past its target."""
-CUBE_HALF_SIZE = (0.020, 0.022)
-"""m, range of the cube's half extents, as in robosuite."""
-GRIPPER_SPEED = 0.2
-"""Change of the normalised gripper command per control step, robosuite's own limit: 0.5 s for all of it."""
+CAMERA = "frontview"
+"""Of robosuite's scene, for pictures."""
+FINGERS = {"robotiq-85": RobotiqFingers, "parallel": ParallelFingers}
+"""The grippers by name."""
 
 _BAD_STATE = [
     int(getattr(mujoco.mjtWarning, f"mjWARN_BAD{what}")) for what in ("QPOS", "QVEL", "QACC", "CTRL")
 ]
 
+_OBJECT = 4  # in `_touch_code`; with the finger's 1 or 2 it makes 5 or 6
 _FULL_STATE = int(mujoco.mjtState.mjSTATE_INTEGRATION)
 # What robosuite's OSC keeps between control steps; the first step after a reset even uses stale matrices.
 _OSC_FIELDS = (
@@ -54,58 +66,59 @@ _OSC_FIELDS = (
     *("ref_pos", "ref_ori_mat", "ref_pos_vel", "ref_ori_vel", "J_pos", "J_ori", "J_full"),
 )
 
-# The actuator command (rad) that settles at a pad distance (m) in free air, measured in the model, midway
-# between opening and closing: the linkage's friction makes 4 mm of difference either way, twice that after
-# small reversals. robosuite's fingers open to 0.108 m; the contract, like the real gripper, ends at 0.085 m.
-_GAP = np.array([0.0, 0.0135, 0.0210, 0.0323, 0.0466, 0.0608, 0.0744, 0.085])
-_COMMAND_OF_GAP = np.array([0.8, 0.7, 0.65, 0.6, 0.5, 0.4, 0.3, 0.17])
 
+class _Lift(Lift):
+    """Lift with this project's edits of its MJCF, and a gripper that is driven from outside in osc mode."""
 
-def gripper_command(opening: float) -> float:
-    """robosuite's normalised gripper command (-1 open, 1 closed) for an opening in m."""
-    return float(np.interp(opening, _GAP, _COMMAND_OF_GAP)) / 0.4 - 1.0
+    sim: Any
 
-
-def gripper_opening(finger_joints: np.ndarray) -> float:
-    """m between the pads from the joints (2, 2) in rad: outer knuckle and inner finger, per side.
-
-    Both joints are needed: under load the linkage of this model gives, and the driven joint alone would read
-    2 cm too little.
-    """
-    outer, tilt = finger_joints[:, 0], finger_joints.sum(axis=1)
-    reach = 0.0306011 + 0.0376 * np.cos(outer) - 0.043 * np.sin(outer)
-    pad = 0.0255203 * np.cos(tilt) + 0.03242 * np.sin(tilt)
-    return float(np.clip((reach - pad).sum(), 0.0, ur5e.GRIPPER_STROKE))
-
-
-class _ServoLift(Lift):
-    """Lift whose arm and gripper are weightless to their joints, as UR's controller compensates gravity."""
+    def __init__(self, own_contacts: bool, gravity_compensated: bool, **settings: Any) -> None:
+        self._own_contacts = own_contacts
+        self._gravity_compensated = gravity_compensated
+        self.finger_ctrl = np.zeros(0, dtype=np.int64)
+        """Indices of the fingers' actuators."""
+        self.finger_targets: Iterator[float] | None = None
+        """What to write to them on each physics step of a control step; None: robosuite's command."""
+        super().__init__(**settings)
 
     def edit_model_xml(self, xml_str: str) -> str:
         root = ET.fromstring(super().edit_model_xml(xml_str))
-        for body in root.iter("body"):
-            if body.get("name", "").startswith(("robot0_", "gripper0_")):
-                body.set("gravcomp", "1")
+        prepare_xml(root, self._own_contacts)
+        if self._gravity_compensated:  # weightless to its joints, as UR's controller compensates gravity
+            for body in root.iter("body"):
+                if body.get("name", "").startswith(("robot0_", "gripper0_")):
+                    body.set("gravcomp", "1")
         return ET.tostring(root, encoding="unicode")
 
+    def _pre_action(self, action: np.ndarray, policy_step: bool = False) -> None:
+        super()._pre_action(action, policy_step)
+        if self.finger_targets is not None:
+            self.sim.data.ctrl[self.finger_ctrl] = next(self.finger_targets)
 
-class LiftScene:
-    """The simulator behind `RobosuiteLift`; `model` and `data` are MuJoCo's."""
 
-    def __init__(self, control_mode: str) -> None:
-        kind = _ServoLift if control_mode == "servo" else Lift
-        self.suite: Any = kind(
+class RobosuiteScene:
+    """The simulator behind an environment; `model` and `data` are MuJoCo's."""
+
+    def __init__(self, control_mode: str, gripper: str = "robotiq-85") -> None:
+        if gripper not in FINGERS:
+            raise ValueError(f"there is no gripper {gripper!r}; there are: {', '.join(FINGERS)}")
+        kind = FINGERS[gripper]
+        own_contacts = gripper == "parallel"
+        self.suite: Any = _Lift(
+            own_contacts,
+            gravity_compensated=control_mode == "servo",
             robots="UR5e",
-            gripper_types="Robotiq85Gripper",
+            gripper_types=kind.model_name,
+            initialization_noise=None,  # the arm starts where `Start` says
             has_renderer=False,
             has_offscreen_renderer=False,
             use_camera_obs=False,
             use_object_obs=False,
-            control_freq=20,
+            control_freq=round(1.0 / scene.CONTROL_PERIOD),
             ignore_done=True,
             hard_reset=False,  # a hard reset would drop the edits below and costs 0.2 s
             renderer="mujoco",
-            seed=0,  # only until the first reset, which reseeds
+            seed=0,
         )
         self.suite._observables.clear()  # nobody reads them, and they cost half of robosuite's step
         self.control_mode = control_mode
@@ -113,31 +126,35 @@ class LiftScene:
         self.data: mujoco.MjData = self.suite.sim.data._data
         self.substeps = round(self.suite.control_timestep / self.suite.model_timestep)
         self._look_up()
-        self.gripper_action = gripper_command(ur5e.GRIPPER_STROKE)
+        self._fingers = kind(self.model, self.data, self._osc_gripper())
+        self.suite.finger_ctrl = self._fingers.ctrl
+        left, right = self._fingers.geoms
+        self._object = ObjectBody(self.model, self.data, own_contacts, [*left, *right])
+        self._touch_code = np.zeros(self.model.ngeom, dtype=np.int64)
+        self._touch_code[self._object.geoms] = _OBJECT
+        for number, geoms in enumerate(self._fingers.geoms, start=1):
+            self._touch_code[geoms] = number
+        self._warnings = [self.data.warning[kind] for kind in _BAD_STATE]
         if control_mode == "servo":
             self._make_position_actuators()
+            # Nobody reads robosuite's force sensor here.
+            self.model.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_SENSOR)
+        arm = self._arm_ctrl
+        self._nominal = (
+            self.model.dof_damping[self._arm_v].copy(),
+            self.model.actuator_gainprm[arm].copy(),
+            self.model.actuator_biasprm[arm].copy(),
+        )
+        self._broken = False
+        self._renderer: FrameRenderer | None = None
 
     def _look_up(self) -> None:
         model = self.model
         joints = [model.joint(f"robot0_{name}") for name in ur5e.JOINT_NAMES]
         self._arm_q = np.array([j.qposadr[0] for j in joints])
         self._arm_v = np.array([j.dofadr[0] for j in joints])
-        fingers = (
-            ("finger_joint", "left_inner_finger_joint"),
-            ("right_outer_knuckle_joint", "right_inner_finger_joint"),
-        )
-        self._finger_q = np.array(
-            [[model.joint(f"gripper0_right_{name}").qposadr[0] for name in side] for side in fingers]
-        )
         self._arm_ctrl = np.array([model.actuator(f"robot0_torq_j{i + 1}").id for i in range(ur5e.DOF)])
-        self._finger_ctrl = np.array([model.actuator(f"gripper0_right_finger_{i}").id for i in (1, 2)])
         self._cube_q = int(model.joint("cube_joint0").qposadr[0])
-        self._cube_body = model.body("cube_main").id
-        self._cube_geoms = [model.geom(name).id for name in ("cube_g0", "cube_g0_vis")]
-        self._finger_of_geom = np.zeros(model.ngeom, dtype=np.int8)  # 1 left, 2 right, 0 anything else
-        for number, side in ((1, "left"), (2, "right")):
-            for name in self.suite.robots[0].gripper["right"].important_geoms[f"{side}_finger"]:
-                self._finger_of_geom[model.geom(name).id] = number
         mujoco.mj_kinematics(model, self.data)
         base = self.data.body("robot0_base")
         if not np.allclose(base.xmat.reshape(3, 3), np.eye(3), atol=1e-9):
@@ -145,7 +162,11 @@ class LiftScene:
                 "the robot's base is turned in robosuite's scene; the base frame must be world-aligned"
             )
         self.base = base.xpos.copy()
-        self.table_height = float(self.suite.table_offset[2])
+        table = self.suite.table_offset - self.base
+        if not np.allclose(table, (*scene.TABLE_CENTRE, scene.TABLE_HEIGHT), atol=1e-9):
+            raise RuntimeError(
+                f"robosuite's table is at {table.tolist()} m, not where `grasp_sim.scene` says"
+            )
 
     def _make_position_actuators(self) -> None:
         """Turn the arm's torque motors into position actuators of one natural frequency.
@@ -170,101 +191,110 @@ class LiftScene:
 
     # ---- resetting
 
-    def reset(self, rng: np.random.Generator) -> None:
-        """Start an episode that depends on `rng` alone."""
-        seed = int(rng.integers(2**63))
-        half = rng.uniform(*CUBE_HALF_SIZE, size=3)
-        self.set_cube(half)
-        # The placement sampler and the arm's initial noise share this generator object.
-        self.suite.rng.bit_generator.state = np.random.default_rng(seed).bit_generator.state
-        self.suite.reset()
-        self.gripper_action = gripper_command(ur5e.GRIPPER_STROKE)
+    def reset(self, start: Start) -> None:
+        """Begin an episode that depends on `start` alone."""
+        self._apply(start)
+        if self.control_mode == "osc":
+            # Builds robosuite's controllers anew, around the arm's initial posture.
+            self.suite.robots[0].init_qpos = np.array(start.joint_positions, dtype=np.float64)
+            self.suite.reset()
+        else:
+            mujoco.mj_resetData(self.model, self.data)
+            self.data.qpos[self._arm_q] = start.joint_positions
+            self.data.ctrl[self._arm_ctrl] = start.joint_positions
+        self._fingers.open()
+        half_yaw = start.object_yaw / 2.0
+        pose = self.data.qpos[self._cube_q : self._cube_q + 7]
+        pose[:3] = self.base + start.object_position
+        pose[3:] = (np.cos(half_yaw), 0.0, 0.0, np.sin(half_yaw))
+        self.data.qacc_warmstart[:] = 0.0
+        mujoco.mj_forward(self.model, self.data)
 
-    def set_cube(self, half_size: np.ndarray) -> None:
-        """Give the cube other half extents (3,) in m, at its density of 1000 kg/m^3."""
-        half = np.asarray(half_size, dtype=np.float64)
-        model = self.model
-        mass = 8.0 * float(half.prod()) * 1000.0
-        square = half**2
-        for geom in self._cube_geoms:
-            model.geom_size[geom] = half
-            model.geom_rbound[geom] = np.linalg.norm(half)
-            model.geom_aabb[geom, 3:] = half
-        model.body_mass[self._cube_body] = mass
-        model.body_inertia[self._cube_body] = mass / 3.0 * (square.sum() - square)
-        model.body_subtreemass[self._cube_body] = mass
-        self.suite.cube.size = half.tolist()  # the placement sampler puts the cube's underside on the table
-        mujoco.mj_setConst(model, self.data)
+    def _apply(self, start: Start) -> None:
+        """Edit the model for an episode's object and physics."""
+        self._broken = False
+        self._object.apply(start.object)
+        damping, gain, bias = self._nominal
+        scale = start.physics.actuator_gain_scale
+        self.model.dof_damping[self._arm_v] = damping * start.physics.damping_scale
+        if self.control_mode == "servo":
+            self.model.actuator_gainprm[self._arm_ctrl] = gain * scale
+            self.model.actuator_biasprm[self._arm_ctrl] = bias * scale
+        self._fingers.set_physics(start.physics)
 
     # ---- stepping
 
-    def advance_servo(self, start: np.ndarray, goal: np.ndarray, opening: float) -> None:
-        """One control step: joint targets from `start` to `goal` (6,), the gripper towards `opening` m."""
-        wanted = gripper_command(opening)
-        change = float(np.clip(wanted - self.gripper_action, -GRIPPER_SPEED, GRIPPER_SPEED))
-        gripper_start, self.gripper_action = self.gripper_action, self.gripper_action + change
-        for number, target in enumerate(servo.interpolate(start, goal, CHUNKS), start=1):
+    def advance_servo(self, start: np.ndarray, goal: np.ndarray, command: Command) -> None:
+        """One control step: joint targets from `start` to `goal` (6,), the gripper as `command` says."""
+        fingers = self._fingers.targets(command, CHUNKS)
+        for target, finger in zip(servo.interpolate(start, goal, CHUNKS), fingers, strict=True):
             self.data.ctrl[self._arm_ctrl] = target
-            self.data.ctrl[self._finger_ctrl] = 0.4 + 0.4 * (gripper_start + change * number / CHUNKS)
+            self.data.ctrl[self._fingers.ctrl] = finger
             mujoco.mj_step(self.model, self.data, self.substeps // CHUNKS)
 
-    def advance_osc(self, action: np.ndarray) -> None:
-        """One control step of robosuite's OSC_POSE; `action` (7,) is robosuite's."""
-        self.suite.step(action)
+    def advance_osc(self, command: Command, scale: ActionScale) -> None:
+        """One control step of robosuite's OSC_POSE. It knows the Robotiq 85 only as opening or closing."""
+        move = command.delta_position / scale.position
+        turn = command.delta_yaw / scale.yaw
+        grip = 1.0 if command.opening < scale.opening / 2.0 else -1.0
+        if isinstance(self._fingers, ParallelFingers):
+            self.suite.finger_targets = iter(self._fingers.targets(command, self.substeps))
+        try:
+            self.suite.step(np.array([*move, 0.0, 0.0, turn, grip]))
+        except np.linalg.LinAlgError:  # what robosuite's controller makes of a state that is not finite
+            self._broken = True
 
     # ---- measuring
 
     @property
+    def time(self) -> float:
+        """s since the episode began."""
+        return float(self.data.time)
+
+    @property
     def faulty(self) -> bool:
         """The state is not finite, or MuJoCo found it bad during the step and reset it."""
-        if self.data.warning.number[_BAD_STATE].any():
+        if self._broken or any(warning.number for warning in self._warnings):
             return True
         return not (np.isfinite(self.data.qpos).all() and np.isfinite(self.data.qvel).all())
 
     def joints(self) -> tuple[np.ndarray, np.ndarray]:
         """Arm positions (6,) in rad and velocities (6,) in rad/s."""
-        return self.data.qpos[self._arm_q].copy(), self.data.qvel[self._arm_v].copy()
+        return self.data.qpos[self._arm_q], self.data.qvel[self._arm_v]
 
     def opening(self) -> float:
-        """m between the fingertips."""
-        return gripper_opening(self.data.qpos[self._finger_q])
+        """m between the pads."""
+        return self._fingers.opening()
 
-    def cube(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Position (3,) in m and quaternion (4,) xyzw in the base frame, full extents (3,) in m."""
+    def object_pose(self) -> tuple[np.ndarray, np.ndarray]:
+        """Position (3,) in m of the object frame's origin and quaternion (4,) xyzw, base frame."""
         pose = self.data.qpos[self._cube_q : self._cube_q + 7]
-        size = 2.0 * self.model.geom_size[self._cube_geoms[0]]
-        return pose[:3] - self.base, pose[[4, 5, 6, 3]], size
+        return pose[:3] - self.base, pose[[4, 5, 6, 3]]
 
-    def cube_height(self) -> float:
-        """m of the cube's centre above the table."""
-        return float(self.data.qpos[self._cube_q + 2]) - self.table_height
+    def pad_forces(self, closing_axis: np.ndarray) -> np.ndarray:
+        """(2,) N that the left and the right finger press on the object along `closing_axis` (3,).
 
-    def finger_forces(self, closing_axis: np.ndarray) -> np.ndarray:
-        """(2,) N that the left and the right finger press on the cube along `closing_axis` (3,), base frame.
-
-        Pads and fingertips overlap in this model and both touch, so all of a finger's contacts are summed.
+        Pads and fingertips of the Robotiq 85 overlap and both touch, so all contacts of a finger are summed.
         """
-        forces = [0.0, 0.0, 0.0]
+        forces = np.zeros(2)
         contact = self.data.contact
-        cube = self._cube_geoms[0]
-        geoms, addresses = contact.geom, contact.efc_address
-        for index in np.flatnonzero((geoms == cube).any(axis=1) & (addresses >= 0)):
-            first, second = geoms[index]
-            finger = self._finger_of_geom[first if second == cube else second]
-            along = abs(float(contact.frame[index, :3] @ closing_axis))
-            forces[finger] += along * float(self.data.efc_force[addresses[index]])
-        return np.array(forces[1:])
+        pairs = self._touch_code[contact.geom].sum(axis=1)
+        for index in np.flatnonzero(pairs > _OBJECT):
+            one = contact[int(index)]
+            if one.efc_address >= 0:
+                along = abs(float(one.frame[:3] @ closing_axis))
+                forces[pairs[index] - _OBJECT - 1] += along * float(self.data.efc_force[one.efc_address])
+        return forces
 
     # ---- saving
 
     def save(self) -> dict[str, np.ndarray]:
-        """Everything the simulator's future depends on."""
+        """Everything the simulator's future depends on besides the episode's `Start`."""
         saved = {
-            "physics": np.empty(mujoco.mj_stateSize(self.model, _FULL_STATE)),
-            "cube_half_size": self.model.geom_size[self._cube_geoms[0]].copy(),
-            "gripper_action": np.array([self.gripper_action]),
+            "simulator": np.empty(mujoco.mj_stateSize(self.model, _FULL_STATE)),
+            "gripper": self._fingers.save(),
         }
-        mujoco.mj_getState(self.model, self.data, saved["physics"], _FULL_STATE)
+        mujoco.mj_getState(self.model, self.data, saved["simulator"], _FULL_STATE)
         if self.control_mode == "osc":
             controller = self._osc()
             saved["osc_gripper_action"] = np.array(self._osc_gripper().current_action, dtype=np.float64)
@@ -273,15 +303,15 @@ class LiftScene:
                 saved[f"osc_{name}"] = np.array(getattr(controller, name), dtype=np.float64)
         return saved
 
-    def restore(self, saved: dict[str, np.ndarray]) -> None:
-        """Inverse of `save`, for a scene of the same control mode."""
-        self.set_cube(saved["cube_half_size"])
+    def restore(self, start: Start, saved: dict[str, np.ndarray]) -> None:
+        """Inverse of `save`, for a scene of the same control mode and gripper."""
+        self._apply(start)
+        self._fingers.load(saved["gripper"])
         mujoco.mj_resetData(self.model, self.data)
-        mujoco.mj_setState(self.model, self.data, saved["physics"], _FULL_STATE)
+        mujoco.mj_setState(self.model, self.data, saved["simulator"], _FULL_STATE)
         mujoco.mj_forward(self.model, self.data)
         # The forward pass refreshed what robosuite reads, and changed the solver's warm start: set it again.
-        mujoco.mj_setState(self.model, self.data, saved["physics"], _FULL_STATE)
-        self.gripper_action = float(saved["gripper_action"][0])
+        mujoco.mj_setState(self.model, self.data, saved["simulator"], _FULL_STATE)
         if self.control_mode == "osc":
             controller = self._osc()
             self._osc_gripper().current_action = saved["osc_gripper_action"].copy()
@@ -294,3 +324,25 @@ class LiftScene:
 
     def _osc_gripper(self) -> Any:
         return self.suite.robots[0].gripper["right"]
+
+    # ---- pictures
+
+    def render(self, width: int, height: int) -> np.ndarray:
+        """(height, width, 3) uint8 of the scene from the front. Raises RenderUnavailable."""
+        from grasp_sim.rendering import FrameRenderer  # state-only use never loads it
+
+        if self._renderer is None or (self._renderer.width, self._renderer.height) != (width, height):
+            self.close()
+            self._renderer = FrameRenderer(self.model, width, height)
+        return self._renderer.render(self.data.qpos, CAMERA)
+
+    def close(self) -> None:
+        """Free the renderer, if one was made."""
+        if self._renderer is not None:
+            self._renderer.close()
+            self._renderer = None
+
+
+def make_scene(control_mode: str, task: Task) -> RobosuiteScene:
+    """The scene of a task: robosuite's own gripper for its standard lift, else the project's."""
+    return RobosuiteScene(control_mode, "robotiq-85" if task.standard_lift else "parallel")

@@ -5,14 +5,15 @@ Everything is in the base frame (the robot's mounting frame, z up), in m, rad, N
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import json
+from dataclasses import asdict, dataclass, field
 from typing import Protocol
 
 import numpy as np
 
 from grasp_sim import gripper, ur5e
 from grasp_sim.contract import ActionScale, Command
-from grasp_sim.objects import ObjectSpec
+from grasp_sim.objects import ObjectSpec, Part
 
 TABLE_HEIGHT = -0.112
 """m, the table's top; the base stands on a pedestal as in robosuite."""
@@ -47,9 +48,30 @@ class Start:
     """(3,) m, the object's centre."""
     object_yaw: float
     """rad, of the object's x axis about the vertical."""
+    goal_height: float
+    """m, above which the object's centre must be lifted."""
     joint_positions: np.ndarray = field(default_factory=lambda: ur5e.HOME.copy())
     """(6,) rad."""
     physics: Physics = field(default_factory=Physics)
+
+    def to_json(self) -> str:
+        """The start as text; numbers survive exactly."""
+        return json.dumps(asdict(self), default=np.ndarray.tolist)
+
+    @staticmethod
+    def from_json(text: str) -> Start:
+        """Inverse of `to_json`."""
+        values = json.loads(text)
+        shape = values["object"]
+        parts = [Part(p["shape"], tuple(p["size"]), tuple(p["position"]), p["axis"]) for p in shape["parts"]]
+        return Start(
+            object=ObjectSpec(**{**shape, "parts": tuple(parts)}),
+            object_position=np.array(values["object_position"]),
+            object_yaw=values["object_yaw"],
+            goal_height=values["goal_height"],
+            joint_positions=np.array(values["joint_positions"]),
+            physics=Physics(**values["physics"]),
+        )
 
 
 class Scene(Protocol):
@@ -95,11 +117,11 @@ class Scene(Protocol):
         ...
 
     def save(self) -> dict[str, np.ndarray]:
-        """Everything the simulator's future depends on, the object included."""
+        """Everything the simulator's future depends on besides the episode's `Start`."""
         ...
 
-    def restore(self, saved: dict[str, np.ndarray]) -> None:
-        """Inverse of `save`, bit-exact, in a scene of the same kind and control mode."""
+    def restore(self, start: Start, saved: dict[str, np.ndarray]) -> None:
+        """Inverse of `save` for an episode begun from `start`, bit-exact, in a scene of the same kind."""
         ...
 
     def render(self, width: int, height: int) -> np.ndarray:

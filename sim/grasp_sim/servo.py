@@ -6,6 +6,7 @@ The tool is kept pointing straight down; its heading is the yaw of the TCP's x a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -76,23 +77,28 @@ def rotation_error(target: np.ndarray, current: np.ndarray) -> np.ndarray:
             difference[1, 0] - difference[0, 1],
         ]
     )
-    sine = float(np.linalg.norm(axis))
-    cosine = 0.5 * (float(np.trace(difference)) - 1.0)
+    sine = length_of(axis)
+    cosine = 0.5 * (float(difference[0, 0] + difference[1, 1] + difference[2, 2]) - 1.0)
     if sine < 1e-9:
         return axis
     return axis * (np.arctan2(sine, cosine) / sine)
 
 
+def length_of(vector: np.ndarray) -> float:
+    """Euclidean norm of a vector; NumPy's own takes longer to find out that it is given one."""
+    return math.sqrt(vector @ vector)
+
+
 def shorten(vector: np.ndarray, length: float) -> np.ndarray:
     """The vector, scaled down to `length` if it is longer."""
-    norm = float(np.linalg.norm(vector))
+    norm = length_of(vector)
     return vector if norm <= length else vector * (length / norm)
 
 
 def damped_step(jacobian: np.ndarray, error: np.ndarray, damping: float) -> np.ndarray:
     """Joint step (6,) that reduces a pose error (6,) by damped least squares."""
     square = jacobian @ jacobian.T
-    square[np.diag_indices_from(square)] += damping**2
+    square.flat[:: len(square) + 1] += damping**2  # the diagonal
     return jacobian.T @ np.linalg.solve(square, error)
 
 
@@ -200,9 +206,8 @@ class Servo:
         self.target_position = position + shorten(offset, self.config.max_position_lead)
         yaw = heading(rotation)
         ahead = wrap(self.target_yaw + command.delta_yaw - yaw)
-        self.target_yaw = wrap(
-            yaw + float(np.clip(ahead, -self.config.max_yaw_lead, self.config.max_yaw_lead))
-        )
+        most = self.config.max_yaw_lead
+        self.target_yaw = wrap(yaw + min(max(ahead, -most), most))
 
     def _solve(self) -> tuple[np.ndarray, str]:
         """The joint target nearest to the Cartesian one, and what limited it (empty if nothing did)."""
@@ -213,7 +218,7 @@ class Servo:
         _, rotation = self.kinematics.pose(joints)
         turn = rotation_error(wanted, rotation)
         limited = ""
-        if np.linalg.norm(turn) > self.config.max_rotation_step:
+        if length_of(turn) > self.config.max_rotation_step:
             limited = "rotation step"
             wanted = rotation_of(shorten(turn, self.config.max_rotation_step)) @ rotation
         for _ in range(self.config.iterations):
@@ -229,7 +234,7 @@ class Servo:
 
 def rotation_of(vector: np.ndarray) -> np.ndarray:
     """(3, 3) rotation matrix of a rotation vector (3,) (Rodrigues' formula)."""
-    angle = float(np.linalg.norm(vector))
+    angle = length_of(vector)
     if angle < 1e-12:
         return np.eye(3)
     x, y, z = vector / angle

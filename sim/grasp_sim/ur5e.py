@@ -96,9 +96,13 @@ class Kinematics:
         self._data = mujoco.MjData(self._model)
         self._site = self._model.site("tcp").id
         self._jacobian = np.zeros((6, DOF))
+        # Views that follow the simulation; looking them up anew takes as long as the kinematics.
+        self._joints = self._data.qpos
+        self._position = self._data.site_xpos[self._site]
+        self._rotation = self._data.site_xmat[self._site].reshape(3, 3)
 
     def _place(self, joint_positions: np.ndarray) -> None:
-        self._data.qpos[:] = joint_positions
+        self._joints[:] = joint_positions
         mujoco.mj_kinematics(self._model, self._data)
 
     def forward(self, joint_positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -109,7 +113,7 @@ class Kinematics:
     def pose(self, joint_positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """TCP position (3,) in m and rotation matrix (3, 3), base from tcp, of joints (6,) in rad."""
         self._place(joint_positions)
-        return self._data.site_xpos[self._site].copy(), self._data.site_xmat[self._site].reshape(3, 3).copy()
+        return self._position.copy(), self._rotation.copy()
 
     def jacobian(self, joint_positions: np.ndarray) -> np.ndarray:
         """(6, 6): rows are linear (m) then angular (rad) velocity of the TCP in the base frame, per joint."""

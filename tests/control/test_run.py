@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from grasp_control.config import DemosConfig, DistillConfig, EnvConfig, TrainConfig
+from grasp_control.config import DemosConfig, DistillConfig, TrainConfig
 from grasp_control.empo2.config import EMPO2Config
 from grasp_control.memory.config import MemoryConfig
 from grasp_control.run import RunFolder, load_config
+from grasp_sim.config import EnvConfig
 from grasp_sim.errors import UserError
 
 

@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from grasp_control.bundle import export_bundle
-from grasp_control.config import EnvConfig
 from grasp_control.manifest import Manifest, Training
 from grasp_control.memory.window import window_width
 from grasp_control.networks import DistilledPolicy, Normaliser, mlp
 from grasp_control.video import OUTCOME_FRAMES, VideoError, render_grasps, write_video
+from grasp_sim.config import EnvConfig
 from grasp_sim.contract import ACTION_DIM, OBSERVATION_DIM, ActionScale
 
 

@@ -154,7 +154,7 @@ def test_what_cannot_be_replayed_is_said(run, arm):
         ("episods=3", "Did you mean 'episodes'?"),
         ("kind=humanlike", "Did you mean 'human-like'?"),
         ("noise=2", "noise=2.0 must lie between 0 and 1"),
-        ("env=lift", "Choices: "),
+        ("env.name=lift", "Choices: "),
         ("episodes=0", "episodes=0 must be at least 1."),
     ],
 )

@@ -9,7 +9,7 @@ from grasp_sim.registry import make
 
 def episodes(control_mode: str, seeds: range, noise: float) -> list[bool]:
     env = make("robosuite-lift", control_mode=control_mode)
-    expert = ScriptedExpert(env.unwrapped.action_scale, control_mode)
+    expert = ScriptedExpert(env.action_scale, control_mode, env.task.grip_force)
     successes = []
     for seed in seeds:
         _, info = env.reset(seed=seed)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from grasp_sim import ur5e
-from grasp_sim.robosuite_scene import LiftScene
+from grasp_sim.robosuite_scene import RobosuiteScene
 
 POSTURES = np.random.default_rng(0).uniform(-np.pi, np.pi, size=(20, ur5e.DOF))
 
@@ -38,7 +38,7 @@ def test_turning_the_first_joint_turns_the_tool_about_the_vertical(kinematics):
 
 
 def test_forward_kinematics_equals_robosuites_site(kinematics):
-    scene = LiftScene("servo")
+    scene = RobosuiteScene("servo")
     simulator = scene.suite.sim
     site = simulator.model.site_name2id("gripper0_right_grip_site")
     joints = [scene.model.joint(f"robot0_{name}").qposadr[0] for name in ur5e.JOINT_NAMES]

@@ -13,6 +13,10 @@ from collections.abc import Sequence
 BENCHMARKS = {
     "memory": "prioritised replay, retrieval, eviction, saving and loading of the long-term memory",
     "runs": "finished training runs side by side: table, figure and raw data",
+    "sim": "control steps a second of every simulator and mode, resets, processes side by side",
+    "expert": "success of the scripted expert in every environment and mode",
+    "pictures": "one picture of every environment",
+    "transfer": "success of policy bundles in environments they were not trained in",
 }
 """Names, each a module of this package with `run(arguments) -> exit code`, and what they measure."""
 

@@ -6,7 +6,7 @@ import csv
 import os
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
@@ -77,9 +77,38 @@ def show(title: str, figures: list[Figure]) -> None:
     for (name, rows), values in lines.items():
         cells = [f"{values[s]:.4g}" if s in values else "" for s in statistics]
         table.add_row(name, f"{rows:,}", *cells)
+    _console().print(table)
+
+
+def show_rows(title: str, rows: Sequence[Mapping[str, object]]) -> None:
+    """Print rows with the same keys as one table."""
+    table = Table(title=title, title_justify="left")
+    for name in rows[0]:
+        table.add_column(name, no_wrap=True)
+    for row in rows:
+        table.add_row(*(f"{v:.4g}" if isinstance(v, float) else str(v) for v in row.values()))
+    _console().print(table)
+
+
+def write_rows(path: Path, rows: Sequence[Mapping[str, object]]) -> None:
+    """Write rows with the same keys as CSV, replacing an older file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def markdown(rows: Sequence[Mapping[str, object]]) -> str:
+    """Rows with the same keys as a Markdown table."""
+    lines = [list(rows[0]), ["---"] * len(rows[0]), *([str(v) for v in row.values()] for row in rows)]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+
+
+def _console() -> Console:
+    """Into a file or a pipe rich assumes 80 columns and would cut the names."""
     console = Console()
-    # Into a file or a pipe rich assumes 80 columns and would cut the names.
-    (console if console.is_terminal else Console(width=150)).print(table)
+    return console if console.is_terminal else Console(width=150)
 
 
 def write_csv(path: Path, figures: list[Figure], load: float) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +11,7 @@ from matplotlib.figure import Figure
 from rich.console import Console
 from rich.table import Table
 
+from grasp_control.bench.measure import write_rows
 from grasp_control.figures import STEPS_LABEL, moving_average, new_axes
 from grasp_control.intervals import wilson_interval
 from grasp_control.run import load_config
@@ -79,9 +79,8 @@ def compare(config: RunsConfig) -> None:
             for values in zip(*evaluation.values(), strict=True)
         ]
     out = Path(config.out)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    _write(out.with_suffix(".csv"), rows)
-    _write(out.with_name(f"{out.name}_episodes.csv"), episodes)
+    write_rows(out.with_suffix(".csv"), rows)
+    write_rows(out.with_name(f"{out.name}_episodes.csv"), episodes)
     lines = table(folders)
     out.with_suffix(".md").write_text("\n".join(lines) + "\n")
     learning_curves(folders).savefig(out.with_suffix(".png"))
@@ -128,10 +127,3 @@ def learning_curves(folders: Sequence[Path]) -> Figure:
 def _cell(summary: PolicySummary) -> str:
     low, high = wilson_interval(summary.successes, summary.episodes)
     return f"{summary.successes / summary.episodes:.0%} ({low:.0%}-{high:.0%}, n={summary.episodes})"
-
-
-def _write(path: Path, rows: Sequence[dict[str, object]]) -> None:
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)

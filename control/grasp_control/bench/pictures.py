@@ -1,0 +1,74 @@
+"""`grasp-bench pictures`: one picture of every environment, in the middle of a grasp."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import imageio.v3 as imageio
+
+from grasp_control import progress
+from grasp_sim import registry
+from grasp_sim.cli import require_choice, run_command
+from grasp_sim.env import GraspEnv
+from grasp_sim.expert import ScriptedExpert
+
+HELP = """Render one picture of every environment: the scripted expert has just lifted the object.
+
+Example: grasp-bench pictures environments=[pybullet-objects] seed=3 out=/tmp/pictures"""
+
+
+@dataclass
+class PicturesConfig:
+    """Settings of `grasp-bench pictures`."""
+
+    environments: list[str] = field(default_factory=registry.names)
+    """Environments to picture."""
+    seed: int = 0
+    """Seed of the first episode tried; the first one that succeeds is shown."""
+    width: int = 480
+    """Pixels."""
+    height: int = 360
+    """Pixels."""
+    out: str = "docs/pictures"
+    """Folder of the pictures."""
+
+    def __post_init__(self) -> None:
+        for name in self.environments:
+            require_choice("environments", name, registry.names())
+        if not (16 <= self.width <= 4096 and 16 <= self.height <= 4096):
+            raise ValueError(f"width={self.width} and height={self.height} must be from 16 to 4096.")
+        if self.seed < 0:
+            raise ValueError(f"seed={self.seed} must not be negative.")
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Render with `key=value` settings; returns the exit code."""
+    return run_command(PicturesConfig, render, HELP, argv=arguments, program="grasp-bench pictures")
+
+
+def render(config: PicturesConfig) -> None:
+    """Write all pictures."""
+    out = Path(config.out)
+    out.mkdir(parents=True, exist_ok=True)
+    with progress.bar("Render", len(config.environments)) as advance:
+        for name in config.environments:
+            env = registry.make(name, horizon=150)
+            seed = config.seed
+            while not _lifted(env, seed):
+                seed += 1
+            imageio.imwrite(out / f"{name}.png", env.render_frame(config.width, config.height))
+            env.close()
+            advance()
+    print(f"Written: {out}/<environment>.png")
+
+
+def _lifted(env: GraspEnv, seed: int) -> bool:
+    """Run an episode of the expert to its end; whether it succeeded."""
+    expert = ScriptedExpert(env.action_scale, env.control_mode, env.task.grip_force)
+    _, info = env.reset(seed=seed)
+    terminated = truncated = False
+    while not (terminated or truncated):
+        _, _, terminated, truncated, info = env.step(expert.act(info["state"]))
+    return info["success"]

@@ -1,0 +1,300 @@
+"""The grasping environment: any task on any simulator, under the one contract."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import asdict
+from importlib import import_module
+from importlib.metadata import version
+from typing import Any, NamedTuple
+
+import gymnasium
+import numpy as np
+from gymnasium.utils import seeding
+
+from grasp_sim import contract, randomization, ur5e
+from grasp_sim.contract import ActionScale, ContractError, GraspState
+from grasp_sim.errors import UserError
+from grasp_sim.randomization import RandomizationConfig
+from grasp_sim.rewards import UnknownName, make_reward
+from grasp_sim.scene import Scene, Start
+from grasp_sim.sensing import Sensors
+from grasp_sim.servo import Servo
+from grasp_sim.slip import SlipTracker
+from grasp_sim.tasks import Difficulty, ObjectsConfig, Task, find_task
+
+ACTION_SCALES: dict[str, ActionScale] = {
+    "servo": ActionScale(),
+    "osc": ActionScale(position=0.05, yaw=0.5),  # the output range of robosuite's OSC_POSE
+}
+"""What an action of 1 means in each control mode. `servo`: joint position targets, as on the real arm. `osc`:
+joint torques of robosuite's OSC_POSE, the standard that the field compares on."""
+
+HOLD = np.array([0.0, 0.0, 0.0, 0.0, 1.0, 0.0], dtype=np.float32)
+"""The action in effect until the first delayed one arrives: stay, open."""
+
+TOUCH = 0.1
+"""N on each pad from which both fingers are taken to hold the object."""
+
+
+class Simulator(NamedTuple):
+    """Where a simulator's scene is found, and whose versions a recording depends on."""
+
+    module: str
+    """Has `make_scene(control_mode, task)`."""
+    packages: tuple[str, ...]
+
+
+SIMULATORS: dict[str, Simulator] = {
+    "robosuite": Simulator("grasp_sim.robosuite_scene", ("mujoco", "robosuite")),
+    "pybullet": Simulator("grasp_sim.pybullet_scene", ("pybullet",)),
+}
+"""Imported only when asked for, so that one simulator never loads the other."""
+
+
+class GraspEnv(gymnasium.Env):
+    """A UR5e grasps one object off a table: 20 Hz, terminated on success, truncated at the horizon.
+
+    State-only: nothing here touches OpenGL until `render_frame` is called.
+
+    `info` holds after a step: state (GraspState as measured, what the observation encodes), true_state (the
+    simulator's own), requested_action and executed_action (6,), success, grasped, slip, drop, broken and
+    sim_fault (bool). Success, slips and the reward are judged on the true state. After a reset it holds
+    state, true_state, start (`Start`) and randomization (a dict of what was drawn). A simulator fault (a
+    state that is not finite) truncates the episode with the last good observation; an object that breaks
+    terminates it.
+
+    robosuite's Robotiq 85 (robosuite-lift alone) ignores the grip-force limit: it is a linkage held together
+    by mesh contacts, whose grip force is no monotonic function of the actuator's torque.
+    """
+
+    metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 (gymnasium's attribute)
+
+    def __init__(
+        self,
+        simulator: str,
+        task: str,
+        *,
+        control_mode: str = "servo",
+        reward: str = "sparse",
+        horizon: int = 100,
+        seed: int | None = None,
+        objects: ObjectsConfig | None = None,
+        randomization: RandomizationConfig | None = None,
+    ) -> None:
+        if simulator not in SIMULATORS:
+            raise UnknownName(f"there is no simulator {simulator!r}; there are: {', '.join(SIMULATORS)}")
+        if control_mode not in ACTION_SCALES:
+            known = ", ".join(ACTION_SCALES)
+            raise UnknownName(f"there is no control mode {control_mode!r}; there are: {known}")
+        if horizon < 1:
+            raise UserError(f"horizon is {horizon}; it must be at least 1 step")
+        self.simulator = simulator
+        self.task: Task = find_task(task).configured(objects or ObjectsConfig())
+        self.control_mode = control_mode
+        self.action_scale = ACTION_SCALES[control_mode]
+        self.horizon = horizon
+        self.reward = make_reward(reward)
+        self.randomization = randomization or RandomizationConfig()
+        self.difficulty = Difficulty()
+        """Of the episodes that begin from now on; a curriculum sets it."""
+        self.observation_space = gymnasium.spaces.Box(
+            -np.inf, np.inf, (contract.OBSERVATION_DIM,), np.float32
+        )
+        self.action_space = gymnasium.spaces.Box(-1.0, 1.0, (contract.ACTION_DIM,), np.float32)
+        self._np_random, self._np_random_seed = seeding.np_random(seed)
+        module = import_module(SIMULATORS[simulator].module)
+        self._scene: Scene = module.make_scene(control_mode, self.task)
+        self._kinematics = ur5e.Kinematics()
+        self._servo = Servo(kinematics=self._kinematics)
+        self._sensors = Sensors(self._kinematics)
+        self._slip = SlipTracker()
+        self._delayed: deque[np.ndarray] = deque()
+        self._steps = 0
+        self._over = True
+        self._start: Start | None = None
+        self._object_size = np.zeros(3)
+        self._true: GraspState | None = None
+        self._measured: GraspState | None = None
+
+    def versions(self) -> dict[str, str]:
+        """Versions that a recorded episode depends on."""
+        return {name: version(name) for name in SIMULATORS[self.simulator].packages}
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        """Start an episode. The seed fixes all of it; without one the environment's own generator goes on.
+
+        `options={"start": Start}` begins from a given start instead of a drawn one; the rest stays as drawn.
+        """
+        super().reset(seed=seed)
+        options = options or {}
+        unknown = sorted(set(options) - {"start"})
+        if unknown:
+            raise UserError(f"there is no reset option {unknown[0]!r}; there is: start")
+        start = self.task.sample(self.np_random, self.difficulty)
+        drawn = randomization.draw(self.randomization, self.np_random)
+        noise_seed = int(self.np_random.integers(2**63))
+        start = options.get("start", start)
+        start = randomization.apply(drawn, start)
+        self._begin(start)
+        self._scene.reset(start)
+        self._steps, self._over = 0, False
+        self._slip.reset()
+        self._servo.reset(self._scene.joints()[0])
+        self._sensors.reset(drawn, noise_seed)
+        self._delayed = deque([HOLD] * drawn.action_delay)
+        self._true, _, _ = self._read()
+        self._measured = self._sensors.measure(self._true)
+        return contract.encode(self._measured), self._beginning()
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        """One control step of 50 ms; `action` (6,) in [-1, 1] is clipped. See the class for `info`."""
+        if self._over or self._true is None or self._measured is None or self._start is None:
+            raise gymnasium.error.ResetNeeded("the episode is over or was never started: call reset() first")
+        requested = np.array(action, dtype=np.float32)
+        executed = contract.executed_action(requested)
+        self._delayed.append(executed)
+        self._advance(self._delayed.popleft())
+        self._steps += 1
+
+        fault = self._scene.faulty
+        grasped = success = slip = drop = broken = False
+        if not fault:
+            self._true, grasped, broken = self._read()
+            self._measured = self._sensors.measure(self._true)
+            labels = self._slip.update(self._true, grasped)
+            slip, drop = labels.slip, labels.drop
+            height = float(self._true.object_position[2])
+            success = not broken and self.task.solved(self._start, height, grasped)
+        terminated = success or broken
+        truncated = not terminated and (fault or self._steps >= self.horizon)
+        self._over = terminated or truncated
+        info = {
+            "state": self._measured,
+            "true_state": self._true,
+            "requested_action": requested,
+            "executed_action": executed,
+            "success": success,
+            "grasped": grasped,
+            "slip": slip,
+            "drop": drop,
+            "broken": broken,
+            "sim_fault": fault,
+        }
+        reward = 0.0 if fault or broken else self.reward(self._true, success, grasped)
+        return contract.encode(self._measured), reward, terminated, truncated, info
+
+    def snapshot(self) -> dict[str, np.ndarray]:
+        """Everything the rest of the episode depends on, as arrays; `restore` brings it back bit-exactly."""
+        if self._true is None or self._start is None or self._measured is None:
+            raise gymnasium.error.ResetNeeded("there is nothing to save yet: call reset() first")
+        saved = {
+            "start": np.frombuffer(self._start.to_json().encode(), dtype=np.uint8),
+            "state": contract.pack_state(self._true),
+            "measured": contract.pack_state(self._measured),
+            "slip": self._slip.save(),
+            "progress": np.array([self._steps, int(self._over)], dtype=np.int64),
+            "delayed": np.array(self._delayed, dtype=np.float32).reshape(-1, contract.ACTION_DIM),
+        }
+        for part, values in self._parts().items():
+            saved.update({f"{part}_{name}": value for name, value in values.items()})
+        return saved
+
+    def _parts(self) -> dict[str, dict[str, np.ndarray]]:
+        parts = {"scene": self._scene.save(), "sensors": self._sensors.save()}
+        if self.control_mode == "servo":
+            parts["servo"] = self._servo.save()
+        return parts
+
+    def restore(self, snapshot: Mapping[str, np.ndarray]) -> tuple[np.ndarray, dict[str, Any]]:
+        """Continue from a snapshot of an environment of the same simulator and control mode; returns what
+        `reset` does.
+
+        The environment's own generator and its settings for later episodes are left alone. Raises
+        ContractError when a part is missing.
+        """
+        if self._true is None:
+            self.reset()  # so that there is a snapshot to compare with
+        missing = sorted(set(self.snapshot()) - set(snapshot))
+        if missing:
+            raise ContractError(
+                f"the snapshot lacks {', '.join(missing)}; it was not taken in {self.simulator} in control"
+                f" mode {self.control_mode!r}"
+            )
+        saved = {name: np.asarray(value) for name, value in snapshot.items()}
+        start = Start.from_json(saved["start"].tobytes().decode())
+
+        def part(name: str) -> dict[str, np.ndarray]:
+            prefix = f"{name}_"
+            return {key.removeprefix(prefix): value for key, value in saved.items() if key.startswith(prefix)}
+
+        self._scene.restore(start, part("scene"))
+        self._sensors.load(part("sensors"))
+        if self.control_mode == "servo":
+            self._servo.load(part("servo"))
+        self._begin(start)
+        self._true, self._measured = (contract.unpack_state(saved[name]) for name in ("state", "measured"))
+        self._slip.load(saved["slip"])
+        self._steps, self._over = int(saved["progress"][0]), bool(saved["progress"][1])
+        self._delayed = deque(saved["delayed"].copy())
+        return contract.encode(self._measured), self._beginning()
+
+    def _begin(self, start: Start) -> None:
+        self._start = start
+        self._object_size = start.object.size
+
+    def _beginning(self) -> dict[str, Any]:
+        """The `info` of an episode's start."""
+        return {
+            "state": self._measured,
+            "true_state": self._true,
+            "start": self._start,
+            "randomization": asdict(self._sensors.drawn),
+        }
+
+    def render_frame(self, width: int = 640, height: int = 480) -> np.ndarray:
+        """(height, width, 3) uint8 image of the scene. Raises RenderUnavailable naming what to install."""
+        return self._scene.render(width, height)
+
+    def close(self) -> None:
+        """Free the simulator."""
+        self._scene.close()
+
+    def _advance(self, action: np.ndarray) -> None:
+        """Simulate one control step."""
+        command = contract.decode(action, self.action_scale)
+        if self.control_mode == "osc":
+            self._scene.advance_osc(command, self.action_scale)
+            return
+        start = self._servo.joint_target
+        assert start is not None
+        self._scene.advance_servo(start, self._servo.step(self._scene.joints()[0], command), command)
+
+    def _read(self) -> tuple[GraspState, bool, bool]:
+        """The true state now, whether both fingers hold the object, and whether it broke."""
+        assert self._start is not None
+        positions, velocities = self._scene.joints()
+        tcp_position, rotation = self._kinematics.pose(positions)
+        forces = self._scene.pad_forces(rotation[:, 0])
+        object_position, object_quaternion = self._scene.object_pose()
+        now = self._scene.time
+        state = GraspState(
+            joint_positions=positions,
+            joint_velocities=velocities,
+            tcp_position=tcp_position,
+            tcp_quaternion=ur5e.quaternion_of(rotation),
+            gripper_opening=self._scene.opening(),
+            gripper_force=float(forces.mean()),
+            object_position=object_position,
+            object_quaternion=object_quaternion,
+            object_size=self._object_size,
+            object_symmetry=self._start.object.symmetry,
+            joint_time=now,
+            gripper_time=now,
+            object_time=now,
+            time=now,
+        )
+        return state, bool((forces > TOUCH).all()), bool((forces > self.task.breaking_force).any())

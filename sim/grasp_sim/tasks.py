@@ -1,0 +1,314 @@
+"""The tasks: which objects lie where, when an episode succeeds, and what breaks.
+
+A task knows nothing of simulators. `Task.sample` draws a `Start` that every simulator can begin from, so one
+seed is the same problem in all of them. Lengths in m, base frame.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, replace
+
+import numpy as np
+
+from grasp_sim import gripper, ur5e
+from grasp_sim.errors import UserError
+from grasp_sim.objects import MAX_GRASP_WIDTH, ObjectError, ObjectSpec, Part
+from grasp_sim.scene import TABLE_CENTRE, TABLE_HALF_SIZE, TABLE_HEIGHT, Start
+
+ARM_NOISE = 0.02
+"""rad, standard deviation of the arm's joints about `ur5e.HOME` at the start, as in robosuite."""
+PLACED_ABOVE = 0.0005
+"""m between table and object at the start, so that no contact begins with a penetration."""
+MIN_WIDTH = 0.01
+"""m, the narrowest object."""
+
+
+@dataclass
+class ObjectsConfig:
+    """Which objects a task draws from; what is left empty is as the task says."""
+
+    kinds: list[str] = field(default_factory=list)
+    """Kinds of object, such as [box, sphere]."""
+    width: list[float] = field(default_factory=list)
+    """m between the pads, [least, greatest]; at most 0.079."""
+    mass: list[float] = field(default_factory=list)
+    """kg, [least, greatest]."""
+    friction: list[float] = field(default_factory=list)
+    """Coefficient of sliding friction, [least, greatest]."""
+    spread: list[float] = field(default_factory=list)
+    """m about the table's centre within which the object lies: [x, y]."""
+    unholdable: bool = False
+    """Allow widths beyond the gripper's; then some episodes cannot be solved."""
+
+    def __post_init__(self) -> None:
+        """Check every range that is given."""
+        for kind in self.kinds:
+            if kind not in KINDS:
+                raise ObjectError(f"there is no kind of object {kind!r}; there are: {', '.join(KINDS)}")
+        widest = 0.2 if self.unholdable else MAX_GRASP_WIDTH
+        check_range("objects.width", self.width, MIN_WIDTH, widest, hint=_TOO_WIDE)
+        check_range("objects.mass", self.mass, 0.001, 10.0)
+        check_range("objects.friction", self.friction, 0.01, 5.0)
+        if self.spread and not (
+            len(self.spread) == 2
+            and all(0 <= s <= half - 0.1 for s, half in zip(self.spread, TABLE_HALF_SIZE, strict=True))
+        ):
+            raise ObjectError(
+                f"objects.spread={self.spread} must be [x, y], each from 0 to {TABLE_HALF_SIZE[0] - 0.1:g} m,"
+                " or the object lies off the table."
+            )
+
+
+_TOO_WIDE = (
+    f"the gripper opens {gripper.STROKE * 1000:g} mm and holds up to {MAX_GRASP_WIDTH * 1000:g} mm; with"
+    " objects.unholdable=true wider ones are allowed"
+)
+
+
+def check_range(name: str, given: list[float], least: float, greatest: float, hint: str = "") -> None:
+    """Raise ObjectError unless `given` is empty or [low, high] with least <= low <= high <= greatest."""
+    if not given:
+        return
+    if len(given) != 2 or not least <= given[0] <= given[1] <= greatest:
+        raise ObjectError(
+            f"{name}={list(given)} must be [low, high] with {least:g} <= low <= high <= {greatest:g}"
+            + (f": {hint}." if hint else ".")
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Difficulty:
+    """How much of a task's ranges is used: 0 the easiest episode, 1 the whole task. For curricula (E14)."""
+
+    distance: float = 1.0
+    """Of the object from the table's centre, and of the heading from the gripper's."""
+    height: float = 1.0
+    """To lift it; at 0 a fifth of it is enough."""
+    friction: float = 1.0
+    """At 0 the highest friction alone."""
+    size: float = 1.0
+    """At 0 the middle width alone."""
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        for part in fields(self):
+            value = getattr(self, part.name)
+            if not 0.0 <= value <= 1.0:
+                raise ValueError(f"difficulty.{part.name}={value} must be from 0 to 1.")
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One task; the same in every simulator."""
+
+    name: str
+    describe: str
+    """One line for people."""
+    kinds: tuple[str, ...]
+    width: tuple[float, float]
+    """m between the pads."""
+    mass: tuple[float, float]
+    """kg."""
+    friction: tuple[float, float]
+    spread: tuple[float, float]
+    """m (x, y), half sides of the area about the table's centre."""
+    grip_force: float
+    """N that hold every object of the task without harm; what the scripted expert commands."""
+    lift: float = 0.05
+    """m that the object must rise, held by both fingers."""
+    breaking_force: float = float("inf")
+    """N on a pad from which the object breaks, which ends the episode without success."""
+    standard_lift: bool = False
+    """robosuite's own Lift: its cube, its gripper, and its criterion (the centre 4 cm above the table)."""
+
+    def configured(self, config: ObjectsConfig) -> Task:
+        """This task with the ranges that `config` gives."""
+        given = {
+            name: tuple(getattr(config, name))
+            for name in ("kinds", "width", "mass", "friction", "spread")
+            if getattr(config, name)
+        }
+        if given and self.standard_lift:
+            raise ObjectError(
+                f"objects.{next(iter(given))} is given, but {self.name} is robosuite's standard task with its"
+                " own cube: choose the task 'objects'"
+            )
+        return replace(self, **given)
+
+    def sample(self, rng: np.random.Generator, difficulty: Difficulty) -> Start:
+        """The start of an episode, from `rng` alone."""
+        arm = ur5e.HOME + ARM_NOISE * rng.standard_normal(ur5e.DOF)
+        if self.standard_lift:
+            shape = standard_cube(rng)
+        else:
+            low, high = self.friction
+            width_low, width_high = _towards(sum(self.width) / 2.0, self.width, difficulty.size)
+            shape = KINDS[self.kinds[int(rng.integers(len(self.kinds)))]](
+                rng,
+                float(rng.uniform(width_low, width_high)),
+                float(rng.uniform(*self.mass)),
+                float(rng.uniform(high - (high - low) * difficulty.friction, high)),
+            )
+        spread = np.array(self.spread) * difficulty.distance
+        place = np.array(TABLE_CENTRE) + rng.uniform(-spread, spread)
+        rest = TABLE_HEIGHT + float(shape.size[2]) / 2.0
+        goal = TABLE_HEIGHT + STANDARD_HEIGHT if self.standard_lift else rest + self.lift
+        return Start(
+            object=shape,
+            object_position=np.array([*place, rest + PLACED_ABOVE]),
+            goal_height=rest + (0.2 + 0.8 * difficulty.height) * (goal - rest),
+            object_yaw=float(rng.uniform(-np.pi, np.pi)) * difficulty.distance,
+            joint_positions=arm,
+        )
+
+    def solved(self, start: Start, height: float, grasped: bool) -> bool:
+        """Whether the object, its centre at `height` m in the base frame, counts as lifted."""
+        return bool(height > start.goal_height) and (grasped or self.standard_lift)
+
+
+STANDARD_HEIGHT = 0.04
+"""m of the cube's centre above the table, robosuite's criterion of Lift."""
+STANDARD_HALF_SIZE = (0.020, 0.022)
+"""m, range of the cube's half extents, as in robosuite."""
+
+
+def _towards(middle: float, limits: tuple[float, float], share: float) -> tuple[float, float]:
+    return middle + share * (limits[0] - middle), middle + share * (limits[1] - middle)
+
+
+def standard_cube(rng: np.random.Generator) -> ObjectSpec:
+    """robosuite's cube: each half extent drawn by itself, density 1000 kg/m^3, friction 1."""
+    half = rng.uniform(*STANDARD_HALF_SIZE, size=3)
+    part = Part("box", (float(half[0]), float(half[1]), float(half[2])))
+    return ObjectSpec("cube", (part,), mass=1000.0 * part.volume, friction=1.0, symmetry=4)
+
+
+# ---- kinds of object: (rng, width between the pads in m, mass in kg, friction) -> ObjectSpec
+
+Kind = Callable[[np.random.Generator, float, float, float], ObjectSpec]
+
+
+def _box(rng: np.random.Generator, width: float, mass: float, friction: float) -> ObjectSpec:
+    half = (width / 2.0, width / 2.0 * float(rng.uniform(1.1, 1.8)), float(rng.uniform(0.0125, 0.04)))
+    return ObjectSpec("box", (Part("box", half),), mass, friction, symmetry=2)
+
+
+def _cylinder(rng: np.random.Generator, width: float, mass: float, friction: float) -> ObjectSpec:
+    part = Part("cylinder", (width / 2.0, float(rng.uniform(0.0125, 0.04))))
+    return ObjectSpec("cylinder", (part,), mass, friction, symmetry=0)
+
+
+def _sphere(rng: np.random.Generator, width: float, mass: float, friction: float) -> ObjectSpec:
+    return ObjectSpec("sphere", (Part("sphere", (width / 2.0,)),), mass, friction, symmetry=0)
+
+
+def _capsule(rng: np.random.Generator, width: float, mass: float, friction: float) -> ObjectSpec:
+    part = Part("capsule", (width / 2.0, float(rng.uniform(0.01, 0.04))), axis="y")
+    return ObjectSpec("capsule", (part,), mass, friction, symmetry=2)
+
+
+def _tee(rng: np.random.Generator, width: float, mass: float, friction: float) -> ObjectSpec:
+    """A stem along y, held at its middle, with a bar across its end: the weight hangs beside the grasp."""
+    half_height = float(rng.uniform(0.0125, 0.02))
+    stem, bar = 0.045, 0.008
+    parts = (
+        Part("box", (width / 2.0, stem - bar, half_height), (0.0, -bar, 0.0)),
+        Part("box", (width / 2.0 + 0.015, bar, half_height), (0.0, stem - bar, 0.0)),
+    )
+    return ObjectSpec("tee", parts, mass, friction, symmetry=2)
+
+
+def _knob(rng: np.random.Generator, width: float, mass: float, friction: float) -> ObjectSpec:
+    """A cylinder on a broader foot, held above the foot."""
+    half, foot = float(rng.uniform(0.03, 0.04)), 0.006
+    parts = (
+        Part("cylinder", (width / 2.0, half - foot), (0.0, 0.0, foot)),
+        Part("cylinder", (width / 2.0 + 0.008, foot), (0.0, 0.0, foot - half)),
+    )
+    return ObjectSpec("knob", parts, mass, friction, symmetry=0)
+
+
+def _dumbbell(rng: np.random.Generator, width: float, mass: float, friction: float) -> ObjectSpec:
+    """A bar along y, held at its middle, between two balls that it rests on."""
+    radius, reach = width / 2.0 + 0.005, width / 2.0 + 0.025
+    parts = (
+        Part("cylinder", (width / 2.0, reach), axis="y"),
+        Part("sphere", (radius,), (0.0, reach, 0.0)),
+        Part("sphere", (radius,), (0.0, -reach, 0.0)),
+    )
+    return ObjectSpec("dumbbell", parts, mass, friction, symmetry=2)
+
+
+KINDS: dict[str, Kind] = {
+    "box": _box,
+    "cylinder": _cylinder,
+    "sphere": _sphere,
+    "capsule": _capsule,
+    "tee": _tee,
+    "knob": _knob,
+    "dumbbell": _dumbbell,
+}
+"""Every kind of object by name. Adding one is a function and a line here."""
+
+_ALL = tuple(KINDS)
+
+TASKS: dict[str, Task] = {
+    task.name: task
+    for task in (
+        Task(
+            "lift",
+            "robosuite's Lift: a cube of 4 cm near the table's centre",
+            kinds=("box",),
+            width=(2 * STANDARD_HALF_SIZE[0], 2 * STANDARD_HALF_SIZE[1]),
+            mass=(0.064, 0.085),
+            friction=(1.0, 1.0),
+            spread=(0.03, 0.03),
+            grip_force=60.0,
+            standard_lift=True,
+        ),
+        Task(
+            "objects",
+            "boxes, cylinders, spheres, capsules and compounds anywhere within reach",
+            kinds=_ALL,
+            width=(0.02, 0.07),
+            mass=(0.02, 1.0),
+            friction=(0.2, 1.2),
+            spread=(0.14, 0.24),
+            grip_force=60.0,
+        ),
+        Task(
+            "slippery",
+            "heavy objects of low friction, which the gripper's weakest grip does not hold",
+            kinds=("box", "cylinder", "capsule"),
+            width=(0.03, 0.06),
+            mass=(0.8, 1.5),
+            friction=(0.1, 0.18),
+            spread=(0.10, 0.15),
+            grip_force=110.0,
+        ),
+        Task(
+            "fragile",
+            "light objects that break when a finger presses with more than 40 N",
+            kinds=("box", "cylinder", "sphere"),
+            width=(0.03, 0.06),
+            mass=(0.02, 0.3),
+            friction=(0.5, 1.2),
+            spread=(0.10, 0.15),
+            grip_force=25.0,
+            breaking_force=40.0,
+        ),
+    )
+}
+"""Every task by name. Adding one is an entry here."""
+
+
+class UnknownTask(UserError, ValueError):
+    """A task was asked for by a name that does not exist."""
+
+
+def find_task(name: str) -> Task:
+    """The task called `name`; raises UnknownTask listing what exists."""
+    if name not in TASKS:
+        raise UnknownTask(f"there is no task {name!r}; there are: {', '.join(TASKS)}")
+    return TASKS[name]

@@ -1,0 +1,379 @@
+"""The contract that every registered environment keeps, in every control mode, on its real simulator."""
+
+import random
+from functools import lru_cache
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pybullet
+import pytest
+from gymnasium.utils.env_checker import check_env
+
+from grasp_sim import contract, registry, ur5e
+from grasp_sim.contract import ContractError, encode, pack_state
+from grasp_sim.env import GraspEnv
+from grasp_sim.errors import UserError
+from grasp_sim.expert import ScriptedExpert
+from grasp_sim.randomization import RandomizationConfig
+from grasp_sim.tasks import TASKS, Difficulty, ObjectsConfig
+
+OPEN = np.array([0, 0, 0, 0, 1, 0], dtype=np.float32)
+WIDE = {
+    "mass": [0.7, 1.4],
+    "friction": [0.8, 1.2],
+    "damping": [0.5, 3.0],
+    "actuator_gain": [0.8, 1.2],
+    "gripper_speed": [0.6, 1.0],
+    "gripper_force": [0.9, 1.1],
+    "object_latency": [0.03, 0.12],
+    "action_delay": [1, 2],
+    "object_position_offset": 0.003,
+    "joint_noise": 0.0005,
+    "force_noise": 0.5,
+}
+ALL = [(name, mode) for name in registry.names() for mode in registry.CONTROL_MODES]
+IDS = [f"{name}-{mode}" for name, mode in ALL]
+EACH_SIMULATOR = [(name, mode) for name, mode in ALL if name.endswith("-objects")]
+
+
+@lru_cache
+def build(name: str, mode: str) -> GraspEnv:
+    """One environment of each sort for all tests: what came before must not matter anyway."""
+    return registry.make(name, control_mode=mode, seed=0)
+
+
+@pytest.fixture(params=ALL, ids=IDS)
+def env(request: pytest.FixtureRequest) -> GraspEnv:
+    return build(*request.param)
+
+
+@pytest.fixture(params=EACH_SIMULATOR, ids=lambda p: "-".join(p))
+def objects_env(request: pytest.FixtureRequest) -> GraspEnv:
+    """One task in each simulator and control mode, for what does not depend on the task."""
+    return build(*request.param)
+
+
+def twin(env: GraspEnv, **settings) -> GraspEnv:
+    name = f"{env.simulator}-{env.task.name}"
+    return registry.make(name, control_mode=env.control_mode, **settings)
+
+
+def actions(count: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).uniform(-1.2, 1.2, size=(count, 6)).astype(np.float32)
+
+
+def rows(env: GraspEnv, sequence: np.ndarray) -> np.ndarray:
+    """The packed true states that a sequence of actions leads through."""
+    return np.stack([pack_state(env.step(action)[4]["true_state"]) for action in sequence])
+
+
+def run_expert(env: GraspEnv, seed: int) -> tuple[list[float], dict]:
+    """Rewards of an expert's episode and its last info."""
+    expert = ScriptedExpert(env.action_scale, env.control_mode, env.task.grip_force)
+    _, info = env.reset(seed=seed)
+    rewards, over = [], False
+    while not over:
+        _, reward, terminated, truncated, info = env.step(expert.act(info["state"]))
+        assert not (terminated and truncated)
+        rewards.append(reward)
+        over = terminated or truncated
+    return rewards, info | {"terminated": terminated}
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_gymnasium_accepts_it(env: GraspEnv) -> None:
+    check_env(env, skip_render_check=True)
+
+
+def test_spaces_types_and_start(env: GraspEnv) -> None:
+    observation, info = env.reset(seed=3)
+    state = info["state"]
+    assert observation.shape == env.observation_space.shape == (contract.OBSERVATION_DIM,)
+    assert observation.dtype == env.observation_space.dtype == np.float32
+    assert env.action_space.shape == (contract.ACTION_DIM,)
+    np.testing.assert_array_equal(observation, encode(state))
+    np.testing.assert_allclose(state.joint_positions, info["start"].joint_positions, atol=1e-6)
+    np.testing.assert_allclose(state.object_position, info["start"].object_position, atol=1e-6)
+    assert contract.yaw_of(state.object_quaternion) == pytest.approx(info["start"].object_yaw, abs=1e-6)
+    np.testing.assert_allclose(state.object_size, info["start"].object.size)
+    assert state.gripper_opening == pytest.approx(0.085, abs=0.002)
+    assert state.gripper_force == 0.0
+    assert state.time == 0.0
+    assert set(env.versions()) >= {"pybullet"} or set(env.versions()) >= {"mujoco", "robosuite"}
+    observation, reward, terminated, truncated, info = env.step(OPEN)
+    assert (type(reward), type(terminated), type(truncated)) == (float, bool, bool)
+    assert observation.dtype == np.float32
+    assert all(type(info[k]) is bool for k in ("success", "grasped", "slip", "drop", "broken", "sim_fault"))
+    assert info["true_state"].time == pytest.approx(0.05)
+
+
+def test_the_tcp_is_where_the_contracts_kinematics_puts_it(objects_env: GraspEnv) -> None:
+    objects_env.reset(seed=0)
+    kinematics = ur5e.Kinematics()
+    for action in actions(5):
+        state = objects_env.step(action)[4]["state"]
+        position, quaternion = kinematics.forward(state.joint_positions)
+        np.testing.assert_array_equal(state.tcp_position, position)
+        np.testing.assert_array_equal(state.tcp_quaternion, quaternion)
+
+
+def test_a_seed_fixes_the_episode_whatever_came_before(env: GraspEnv) -> None:
+    env.reset(seed=11)
+    first = rows(env, actions(8))
+    np.random.seed(5)  # noqa: NPY002 (global state must not matter)
+    random.seed(5)
+    before = np.random.get_state()[1].copy()  # noqa: NPY002
+    env.reset(seed=12)
+    other = rows(env, actions(5))
+    assert (other[0] != first[0]).any()
+    env.reset(seed=11)
+    np.testing.assert_array_equal(rows(env, actions(8)), first)
+    np.testing.assert_array_equal(np.random.get_state()[1], before)  # noqa: NPY002
+
+
+def test_every_simulator_starts_the_same_problem_from_a_seed() -> None:
+    for task in TASKS:
+        names = [name for name in registry.names() if name.split("-", 1)[1] == task]
+        starts = {build(name, "servo").reset(seed=5)[1]["start"].to_json() for name in names}
+        assert len(names) == 2
+        assert len(starts) == 1
+
+
+def test_a_time_out_truncates_and_shows_the_true_last_observation(objects_env: GraspEnv) -> None:
+    env = twin(objects_env, horizon=3)
+    env.reset(seed=0)
+    steps = [env.step(action) for action in actions(3)]
+    assert [step[2:4] for step in steps] == [(False, False), (False, False), (False, True)]
+    np.testing.assert_array_equal(steps[-1][0], encode(steps[-1][4]["state"]))
+    assert (steps[-1][0] != steps[-2][0]).any()
+    with pytest.raises(gymnasium.error.ResetNeeded):
+        env.step(OPEN)
+    env.close()
+
+
+def test_a_bad_action_is_refused_and_changes_nothing(objects_env: GraspEnv) -> None:
+    objects_env.reset(seed=0)
+    before = objects_env.snapshot()
+    with pytest.raises(ContractError, match="finite"):
+        objects_env.step(np.full(6, np.nan, dtype=np.float32))
+    with pytest.raises(ContractError, match="shape"):
+        objects_env.step(np.zeros(7, dtype=np.float32))
+    after = objects_env.snapshot()
+    for name, value in before.items():
+        np.testing.assert_array_equal(value, after[name])
+
+
+def test_requested_and_executed_actions_are_both_reported(objects_env: GraspEnv) -> None:
+    objects_env.reset(seed=0)
+    requested = np.array([2.0, -3.0, 0.5, 0.0, 1.0, 0.0], dtype=np.float32)
+    info = objects_env.step(requested)[4]
+    np.testing.assert_array_equal(info["requested_action"], requested)
+    np.testing.assert_array_equal(info["executed_action"], np.clip(requested, -1, 1))
+
+
+def test_a_start_that_is_not_finite_is_a_fault_and_the_next_episode_is_well(
+    objects_env: GraspEnv, tmp_path, monkeypatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # MuJoCo writes its log into the working directory
+    env = objects_env
+    env.reset(seed=0)
+    last = env.step(OPEN)[0]
+    poison(env)
+    observation, reward, terminated, truncated, info = env.step(OPEN)
+    assert (terminated, truncated) == (False, True)
+    assert info["sim_fault"]
+    assert not info["success"]
+    assert reward == 0.0
+    np.testing.assert_array_equal(observation, last)
+    env.reset(seed=0)
+    np.testing.assert_array_equal(env.step(OPEN)[0], last)
+
+
+def poison(env: GraspEnv) -> None:
+    """Make the simulator's state not finite."""
+    if env.simulator == "robosuite":
+        env._scene.data.qvel[2] = np.nan  # type: ignore[attr-defined]
+    else:
+        scene: Any = env._scene
+        pybullet.resetJointState(scene.robot, 2, np.nan, physicsClientId=scene.client)
+
+
+def test_environments_in_one_process_do_not_touch_each_other(objects_env: GraspEnv) -> None:
+    objects_env.reset(seed=4)
+    alone = rows(objects_env, actions(6))
+    other, third = twin(objects_env), twin(objects_env)
+    other.reset(seed=4)
+    third.reset(seed=9)
+    mixed = []
+    for number, action in enumerate(actions(6)):
+        mixed.append(pack_state(other.step(action)[4]["true_state"]))
+        if number < 3:
+            third.step(-action)
+        elif number == 3:
+            third.close()
+    np.testing.assert_array_equal(np.stack(mixed), alone)
+    other.close()
+
+
+@pytest.mark.parametrize("warm_up", [0, 7])
+def test_a_snapshot_restores_bit_exactly_in_another_environment(env: GraspEnv, warm_up: int) -> None:
+    env.reset(seed=4)
+    for action in actions(warm_up, seed=1):
+        env.step(action)
+    saved = env.snapshot()
+    assert all(isinstance(value, np.ndarray) for value in saved.values())
+    expected = rows(env, actions(6))
+    env.reset(seed=6)
+    rows(env, actions(3))
+    observation, info = env.restore(saved)
+    np.testing.assert_array_equal(observation, encode(info["state"]))
+    np.testing.assert_array_equal(rows(env, actions(6)), expected)
+
+
+def test_a_snapshot_in_the_middle_of_a_grasp_restores_into_another_environment(
+    objects_env: GraspEnv,
+) -> None:
+    env, other = objects_env, twin(objects_env, randomization=RandomizationConfig(**WIDE))
+    expert = ScriptedExpert(env.action_scale, env.control_mode, env.task.grip_force)
+    _, info = env.reset(seed=2)
+    for _ in range(90):
+        if expert.phase == "lift":
+            break
+        info = env.step(expert.act(info["state"]))[4]
+    assert expert.phase == "lift"
+    saved = env.snapshot()
+    lift = np.tile(np.array([0, 0, 0.3, 0, -1, expert.force], dtype=np.float32), (5, 1))
+    expected = rows(env, lift)
+    other.reset(seed=1)
+    other.restore(saved)
+    np.testing.assert_array_equal(rows(other, lift), expected)
+    other.close()
+
+
+def test_a_snapshot_of_another_mode_is_refused() -> None:
+    servo, osc = build("robosuite-lift", "servo"), build("robosuite-lift", "osc")
+    servo.reset(seed=0)
+    osc.reset(seed=0)
+    with pytest.raises(ContractError, match=r"servo_joint_target.*'servo'"):
+        servo.restore(osc.snapshot())
+
+
+def test_the_expert_grasps_and_success_ends_with_reward_one(env: GraspEnv) -> None:
+    for seed in (0, 1):
+        rewards, info = run_expert(env, seed)
+        assert info["success"], (seed, info)
+        assert info["terminated"]
+        assert rewards == [0.0] * (len(rewards) - 1) + [1.0]
+
+
+def test_randomisation_acts_is_reported_and_fixed_by_the_seed(objects_env: GraspEnv) -> None:
+    env = twin(objects_env, randomization=RandomizationConfig(**WIDE))
+    first_observation, info = env.reset(seed=3)
+    drawn = info["randomization"]
+    assert 0.7 <= drawn["mass"] <= 1.4
+    assert drawn["action_delay"] in (1, 2)
+    assert info["state"].time - info["state"].object_time == pytest.approx(drawn["object_latency"])
+    plain = objects_env.reset(seed=3)[1]["start"]
+    assert info["start"].object.mass == pytest.approx(plain.object.mass * drawn["mass"])
+    up = np.array([0, 0, 1, 0, 1, 0], dtype=np.float32)
+    heights = [info["true_state"].tcp_position[2]]
+    heights += [env.step(up)[4]["true_state"].tcp_position[2] for _ in range(4)]
+    rises = np.diff(heights)
+    assert (np.abs(rises[: drawn["action_delay"]]) < 1e-3).all()  # held until the first action arrives
+    assert rises[drawn["action_delay"]] > 1e-3
+    again, info = env.reset(seed=3)
+    np.testing.assert_array_equal(again, first_observation)
+    assert info["randomization"] == drawn
+    env.close()
+
+
+def test_a_randomised_episode_restores_bit_exactly_measurements_included(objects_env: GraspEnv) -> None:
+    env = twin(objects_env, randomization=RandomizationConfig(**WIDE))
+    env.reset(seed=3)
+    for action in actions(5):
+        env.step(action)
+    saved = env.snapshot()
+    expected = [env.step(action)[0] for action in actions(5, seed=1)]
+    objects_env.reset(seed=0)
+    objects_env.restore(saved)  # an environment without randomisation takes the episode's from the snapshot
+    found = [objects_env.step(action)[0] for action in actions(5, seed=1)]
+    np.testing.assert_array_equal(np.stack(found), np.stack(expected))
+    env.close()
+
+
+def test_the_difficulty_holds_from_the_next_episode(objects_env: GraspEnv) -> None:
+    env = twin(objects_env)
+    env.difficulty = Difficulty(distance=0.0, height=0.0)
+    start = env.reset(seed=2)[1]["start"]
+    assert start.object_yaw == 0.0
+    assert start.goal_height - start.object_position[2] < 0.011
+    env.close()
+
+
+def test_a_given_start_is_used() -> None:
+    env = build("robosuite-objects", "servo")
+    start = env.reset(seed=8)[1]["start"]
+    given = env.reset(seed=9, options={"start": start})[1]["start"]
+    assert given.to_json() == start.to_json()
+    with pytest.raises(UserError, match="no reset option 'stat'"):
+        env.reset(options={"stat": start})
+
+
+def test_a_fragile_object_breaks_under_force(objects_env: GraspEnv) -> None:
+    env = build(f"{objects_env.simulator}-fragile", objects_env.control_mode)
+    expert = ScriptedExpert(env.action_scale, env.control_mode, grip_force=90.0)
+    _, info = env.reset(seed=0)
+    terminated = truncated = False
+    while not (terminated or truncated):
+        _, reward, terminated, truncated, info = env.step(expert.act(info["state"]))
+    assert terminated
+    assert info["broken"]
+    assert not info["success"]
+    assert reward == 0.0
+
+
+def test_a_weak_grip_loses_a_slippery_object(objects_env: GraspEnv) -> None:
+    env = build(f"{objects_env.simulator}-slippery", objects_env.control_mode)
+    expert = ScriptedExpert(env.action_scale, env.control_mode, grip_force=20.0)
+    for seed in range(3):
+        _, info = env.reset(seed=seed)
+        expert.reset()
+        slipped = terminated = truncated = False
+        while not (terminated or truncated):
+            _, _, terminated, truncated, info = env.step(expert.act(info["state"]))
+            slipped = slipped or info["slip"]
+        assert slipped
+        assert not info["success"]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_stable_baselines_trains_on_it(env: GraspEnv) -> None:
+    sb3 = pytest.importorskip("stable_baselines3")
+    model = sb3.PPO("MlpPolicy", env, n_steps=250, batch_size=50, n_epochs=1, seed=0, device="cpu")
+    model.learn(1000)
+    assert model.num_timesteps == 1000
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"name": "robosuite-lfit"}, "no environment 'robosuite-lfit'.*robosuite-lift"),
+        ({"name": "gazebo-lift"}, "no environment 'gazebo-lift'.*pybullet-lift"),
+        ({"control_mode": "torque"}, "no control mode 'torque'.*servo, osc"),
+        ({"reward": "shaped"}, "no reward 'shaped'.*sparse"),
+        ({"horizon": 0}, "horizon is 0"),
+        ({"objects": ObjectsConfig(mass=[0.1, 0.2])}, "its own cube"),
+    ],
+)
+def test_wrong_settings_are_one_clear_line(settings: dict, message: str) -> None:
+    with pytest.raises(UserError, match=message) as caught:
+        registry.make(**{"name": "robosuite-lift", **settings})
+    assert "\n" not in str(caught.value)
+
+
+def test_gymnasium_knows_every_environment() -> None:
+    for name in registry.names():
+        assert registry.gymnasium_id(name) in gymnasium.registry
+    registry.register_gymnasium()  # a second time is harmless
+    assert "grasp/PybulletObjects-v0" in gymnasium.registry

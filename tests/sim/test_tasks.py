@@ -1,0 +1,129 @@
+"""Tasks: what they draw, what counts as solved, and what a configuration may ask."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from grasp_sim import gripper
+from grasp_sim.objects import ObjectError
+from grasp_sim.scene import TABLE_CENTRE, TABLE_HEIGHT, Start
+from grasp_sim.tasks import KINDS, TASKS, Difficulty, ObjectsConfig, UnknownTask, find_task
+
+
+def starts(name: str, count: int = 300, difficulty: Difficulty | None = None, **config) -> list[Start]:
+    task = find_task(name).configured(ObjectsConfig(**config))
+    rng = np.random.default_rng(1)
+    return [task.sample(rng, difficulty or Difficulty()) for _ in range(count)]
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_every_draw_can_be_solved_and_keeps_to_the_ranges(name: str) -> None:
+    task = TASKS[name]
+    for start in starts(name):
+        thing = start.object
+        assert thing.holdable
+        assert thing.holding_force < 0.8 * task.grip_force < task.breaking_force
+        assert task.mass[0] <= thing.mass <= task.mass[1] or task.standard_lift
+        assert task.friction[0] <= thing.friction <= task.friction[1]
+        assert (np.abs(start.object_position[:2] - TABLE_CENTRE) <= task.spread).all()
+        assert start.object_position[2] - thing.size[2] / 2 == pytest.approx(TABLE_HEIGHT, abs=0.001)
+
+
+def test_objects_draws_every_kind() -> None:
+    assert {start.object.name for start in starts("objects")} == set(KINDS)
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_the_same_generator_draws_the_same_starts(name: str) -> None:
+    assert [s.to_json() for s in starts(name, 20)] == [s.to_json() for s in starts(name, 20)]
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_a_start_survives_as_text(name: str) -> None:
+    (start,) = starts(name, 1)
+    again = Start.from_json(start.to_json())
+    assert again.object == start.object
+    assert again.physics == start.physics
+    assert again.to_json() == start.to_json()
+    np.testing.assert_array_equal(again.object_position, start.object_position)
+    np.testing.assert_array_equal(again.joint_positions, start.joint_positions)
+
+
+def test_slippery_slips_at_the_weakest_grip_and_fragile_breaks_at_the_strongest() -> None:
+    assert all(start.object.holding_force > gripper.FORCE_MIN for start in starts("slippery"))
+    assert TASKS["fragile"].breaking_force < 235.0
+
+
+def test_lift_is_solved_as_in_robosuite() -> None:
+    task = TASKS["lift"]
+    (start,) = starts("lift", 1)
+    assert not task.solved(start, TABLE_HEIGHT + 0.0399, grasped=True)
+    assert task.solved(start, TABLE_HEIGHT + 0.0401, grasped=False)
+
+
+def test_other_tasks_are_solved_when_raised_and_held() -> None:
+    task = TASKS["objects"]
+    (start,) = starts("objects", 1)
+    rest = TABLE_HEIGHT + start.object.size[2] / 2
+    assert not task.solved(start, rest + 0.0499, grasped=True)
+    assert task.solved(start, rest + 0.0501, grasped=True)
+    assert not task.solved(start, rest + 0.0501, grasped=False)
+
+
+def test_difficulty_narrows_each_range() -> None:
+    easy = starts("objects", 100, Difficulty(distance=0.0, height=0.0, friction=0.0, size=0.0))
+    for start in easy:
+        np.testing.assert_allclose(start.object_position[:2], TABLE_CENTRE)
+        assert start.object_yaw == 0.0
+        assert start.object.friction == 1.2
+        assert start.object.grasp_width == pytest.approx(0.045)
+        rise = start.goal_height - TABLE_HEIGHT - start.object.size[2] / 2
+        assert rise == pytest.approx(0.01)
+    with pytest.raises(ValueError, match=r"difficulty.height=1.5"):
+        Difficulty(height=1.5)
+
+
+def test_configured_ranges_replace_the_tasks() -> None:
+    found = starts("objects", 100, kinds=["sphere"], width=[0.03, 0.04], mass=[0.1, 0.2], spread=[0.0, 0.1])
+    assert {s.object.name for s in found} == {"sphere"}
+    assert all(0.03 <= s.object.size[0] <= 0.04 and 0.1 <= s.object.mass <= 0.2 for s in found)
+    assert all(s.object_position[0] == pytest.approx(TABLE_CENTRE[0]) for s in found)
+    wide = starts("objects", 50, kinds=["box"], width=[0.09, 0.1], unholdable=True)
+    assert not any(s.object.holdable for s in wide)
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"kinds": ["teapot"]}, "no kind of object 'teapot'.*box"),
+        ({"width": [0.05, 0.09]}, "opens 85 mm and holds up to 79 mm"),
+        ({"width": [0.06, 0.05]}, r"width=\[0.06, 0.05\].*low <= high"),
+        ({"width": [0.05]}, "low, high"),
+        ({"mass": [0.0, 1.0]}, "objects.mass"),
+        ({"friction": [float("nan"), 1.0]}, "objects.friction"),
+        ({"spread": [0.5, 0.1]}, "off the table"),
+    ],
+)
+def test_contradictory_object_settings_are_refused(config: dict, message: str) -> None:
+    with pytest.raises(ObjectError, match=message):
+        ObjectsConfig(**config)
+
+
+def test_the_standard_lift_keeps_its_cube() -> None:
+    with pytest.raises(ObjectError, match=r"objects.mass is given.*choose the task 'objects'"):
+        TASKS["lift"].configured(ObjectsConfig(mass=[0.1, 0.2]))
+
+
+def test_an_unknown_task_lists_what_exists() -> None:
+    with pytest.raises(UnknownTask, match="no task 'juggle'; there are: lift, objects, slippery, fragile"):
+        find_task("juggle")
+
+
+def test_kinds_fit_any_width_the_gripper_holds() -> None:
+    rng = np.random.default_rng(0)
+    for kind in KINDS.values():
+        for width in (0.01, 0.02, 0.05, 0.079):
+            thing = kind(rng, width, 0.1, 0.5)
+            assert thing.grasp_width == pytest.approx(width)
+            assert replace(thing, mass=0.2).inertia[0, 0] == pytest.approx(2 * thing.inertia[0, 0])

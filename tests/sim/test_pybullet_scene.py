@@ -381,7 +381,7 @@ def test_osc_holds_still_and_lifts_a_block(robot):
 
 
 def test_a_start_decides_everything_whatever_came_before(robot):
-    start, other = between_fingers(block(0.3, 0.4)), between_fingers(SHAPES["L of boxes"], damping_scale=2.0)
+    start, other = between_fingers(SHAPES["sphere"]), between_fingers(SHAPES["L of boxes"], damping_scale=2.0)
     fresh = routine(robot(start))
     one = robot(other)
     routine(one)
@@ -425,10 +425,12 @@ def test_many_resets_leave_bodies_and_memory_as_they_were(robot):
     assert resident_bytes() - before < 4e6
 
 
-def test_restoring_continues_to_the_last_bit(robot):
-    start = between_fingers(SHAPES["L of boxes"], gripper_force_scale=0.9)
+@pytest.mark.parametrize("shape", ["L of boxes", "lying cylinder", "sphere"])
+def test_restoring_continues_to_the_last_bit(robot, shape):
+    start = between_fingers(SHAPES[shape], gripper_force_scale=0.9)
     one = robot(start)
     routine(one, 22)  # the object is in the air
+    osc(one.scene, 2, opening=0.0, move=(0.0, 0.01, 0.01), yaw=0.1)
     saved, servo = one.scene.save(), one.servo.save()
     assert all(isinstance(value, np.ndarray) for value in saved.values())
     seen = one.measured()
@@ -440,6 +442,16 @@ def test_restoring_continues_to_the_last_bit(robot):
         again.servo.load(servo)
         np.testing.assert_array_equal(again.measured(), seen)
         np.testing.assert_array_equal(routine(again, 20), expected)
+
+
+def test_a_fault_is_restored(robot):
+    one = robot(aside())
+    joints = one.scene.joints()[0]
+    one.scene.advance_servo(joints, joints * np.nan, command())
+    saved = one.scene.save()
+    one.reset(aside())
+    one.scene.restore(aside(), saved)
+    assert one.scene.faulty
 
 
 PROCESS = """

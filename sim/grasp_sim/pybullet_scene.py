@@ -25,7 +25,6 @@ from grasp_sim.pybullet_bodies import (
 )
 from grasp_sim.pybullet_dynamics import ArmDynamics
 from grasp_sim.pybullet_picture import PybulletPicture
-from grasp_sim.pybullet_state import load_bullet, save_bullet
 from grasp_sim.scene import Start
 from grasp_sim.tasks import Task
 
@@ -49,6 +48,7 @@ ARMATURE = 0.1
 LEAD_ITERATIONS = 2
 """Solver iterations within which the fingers' motors reach their force."""
 
+_ASKED_WIDTH = 15  # numbers that describe a control step, see `save`
 _SAME_OPENING = 1e-3  # m between commanded and present opening up to which the gripper is not closing
 _TORQUE_MAX = ur5e.TORQUE_MAX.tolist()
 
@@ -70,6 +70,7 @@ class PybulletScene:
         self._steps = 0
         self._resolution = FREE_RESOLUTION
         self._finger_target = gripper.STROKE / 2.0
+        self._asked: list[list[float]] = []
         self._broken = False
         self._picture: PybulletPicture | None = None
 
@@ -99,6 +100,7 @@ class PybulletScene:
         self._start = start
         self._steps = 0
         self._finger_target = gripper.STROKE / 2.0
+        self._asked = []
         self._broken = False
 
     # ---- stepping
@@ -112,8 +114,7 @@ class PybulletScene:
         that follows from spring and damper whatever else acts on the joint, so viscous friction has to be
         part of the damper.
         """
-        numbers = [*start.tolist(), *goal.tolist(), command.opening, command.force_limit]
-        if not self._can_advance(numbers):
+        if not self._begin_step([0.0, *start.tolist(), *goal.tolist(), command.opening, command.force_limit]):
             return
         joints, _ = self._joint_states()
         period = self._choose_resolution(command, joints)
@@ -144,8 +145,8 @@ class PybulletScene:
 
         The law runs in every physics step. The posture of its null space is the one the episode began with.
         """
-        numbers = [*command.delta_position.tolist(), command.delta_yaw, command.opening, command.force_limit]
-        if not self._can_advance(numbers):
+        move = [*command.delta_position.tolist(), command.delta_yaw, scale.position, scale.yaw]
+        if not self._begin_step([1.0, *move, *[0.0] * 6, command.opening, command.force_limit]):
             return
         joints, velocities = self._joint_states()
         period = self._choose_resolution(command, joints)
@@ -170,9 +171,10 @@ class PybulletScene:
                 joints, velocities = self._joint_states()
         self._steps += 1
 
-    def _can_advance(self, numbers: list[float]) -> bool:
-        """Whether the state and what is asked are finite; if not, nothing moves until the next reset."""
-        self._broken = self.faulty or not math.isfinite(sum(numbers))
+    def _begin_step(self, asked: list[float]) -> bool:
+        """Record what is asked; False when that or the state is not finite: then nothing moves any more."""
+        self._asked.append(asked)
+        self._broken = self.faulty or not math.isfinite(sum(asked))
         return not self._broken
 
     def _choose_resolution(self, command: Command, joints: list[float]) -> float:
@@ -305,24 +307,26 @@ class PybulletScene:
     # ---- saving
 
     def save(self) -> dict[str, np.ndarray]:
-        """Everything the simulator's future depends on besides the episode's `Start`."""
-        return {
-            "bullet": save_bullet(self.client),
-            "steps": np.array([self._steps]),
-            "resolution": np.array(self._resolution),
-            "finger_target": np.array([self._finger_target]),
-            "broken": np.array([self._broken]),
-        }
+        """Everything the simulator's future depends on besides the episode's `Start`: what was asked so far.
+
+        `asked` (steps, 15): 0, joint targets from (6,) and to (6,) for a step of `advance_servo`; 1, the
+        command's position (3,) and yaw, their scales, zeros (6,) for one of `advance_osc`; then opening and
+        force limit. Bullet's own files do not hold all of its state: between curved shapes it begins the
+        search for contacts where it last ended, so a restored file goes on differently in the last digits.
+        """
+        return {"asked": np.array(self._asked, dtype=np.float64).reshape(-1, _ASKED_WIDTH)}
 
     def restore(self, start: Start, saved: dict[str, np.ndarray]) -> None:
-        """Inverse of `save` for an episode begun from `start`, bit-exact."""
+        """Inverse of `save` for an episode begun from `start`, bit-exact; simulates the episode again."""
         self.reset(start)
-        load_bullet(self.client, saved["bullet"])
-        steps, iterations = saved["resolution"].tolist()
-        self._set_resolution((steps, iterations))  # contact forces are impulses over the step's time
-        self._steps = int(saved["steps"][0])
-        self._finger_target = float(saved["finger_target"][0])
-        self._broken = bool(saved["broken"][0])
+        for row in saved["asked"]:
+            opening, force_limit = row[13:].tolist()
+            if row[0] == 0.0:
+                self.advance_servo(row[1:7], row[7:13], Command(np.zeros(3), 0.0, opening, force_limit))
+            else:
+                yaw, position_scale, yaw_scale = row[4:7].tolist()
+                scale = ActionScale(position=position_scale, yaw=yaw_scale)
+                self.advance_osc(Command(row[1:4], yaw, opening, force_limit), scale)
 
     # ---- the rest
 

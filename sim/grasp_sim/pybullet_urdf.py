@@ -3,7 +3,7 @@
 PyBullet has no UR5e. With its links, masses and limits taken from the compiled MuJoCo model, both simulators
 share kinematics and inertia. What is fixed to a link (flange and palm to wrist 3) is merged into it, so the
 root is `base` and every other link has the number of the joint that moves it. Collision shapes are hulls of
-robosuite's meshes with few corners, and the gripper's boxes.
+robosuite's meshes with few corners, and the pads; nothing touches the rest of the gripper, as in MuJoCo.
 """
 
 # MuJoCo's functions live in a compiled module without stubs.
@@ -170,11 +170,14 @@ class _Writer:
             ET.SubElement(_add_shape(link, self.kind, colour), "mesh", filename=str(file))
 
     def _add_boxes(self, link: ET.Element, body: int) -> None:
-        """The boxes of the palm, or of a finger, whose first one is its pad."""
+        """The palm, or the two boxes of a finger, of which the first is its pad."""
         geoms = np.flatnonzero(self.model.body_weldid[self.model.geom_bodyid] == body)
+        is_finger = self._name(body) in FINGER_NAMES
         for number, geom in enumerate(geoms):
-            of_finger = _FINGER_COLOUR if number else _PAD_COLOUR
-            colour = of_finger if self._name(body) in FINGER_NAMES else _PALM_COLOUR
+            is_pad = is_finger and number == 0
+            if self.kind == "collision" and not is_pad:
+                continue
+            colour = _PAD_COLOUR if is_pad else _FINGER_COLOUR if is_finger else _PALM_COLOUR
             geometry = _add_shape(link, self.kind, colour)
             ET.SubElement(geometry, "box", size=numbers(2.0 * self.model.geom_size[geom]))
             _add_origin(link[-1], *self._relative(body, self.data.geom_xpos[geom], self.data.geom_xmat[geom]))

@@ -9,7 +9,7 @@ import pybullet
 import pytest
 from grasp_sim.robosuite_env import RobosuiteLift
 
-from grasp_sim import gripper, objects, scene, ur5e
+from grasp_sim import gripper, objects, registry, scene, ur5e
 from grasp_sim.contract import ActionScale, Command
 from grasp_sim.objects import ObjectSpec, Part
 from grasp_sim.pybullet_bodies import FINGERS
@@ -20,6 +20,8 @@ from grasp_sim.servo import Servo
 KINEMATICS = ur5e.Kinematics()
 OSC_SCALE = ActionScale(position=0.05, yaw=0.5)
 STILL = np.zeros(3)
+GOAL_HEIGHT = 0.0
+"""m, which no scene looks at."""
 
 
 def command(move=STILL, opening=gripper.STROKE, force=60.0, yaw=0.0) -> Command:
@@ -54,14 +56,14 @@ def between_fingers(spec: ObjectSpec, height: float = 0.0, **physics: float) -> 
     position, rotation = KINEMATICS.pose(GRASP_JOINTS)
     yaw = float(np.arctan2(rotation[1, 0], rotation[0, 0]))
     z = scene.TABLE_HEIGHT + spec.size[2] / 2 + height
-    return Start(spec, np.array([*position[:2], z]), yaw, GRASP_JOINTS, Physics(**physics))
+    return Start(spec, np.array([*position[:2], z]), yaw, GOAL_HEIGHT, GRASP_JOINTS, Physics(**physics))
 
 
 def aside(spec: ObjectSpec | None = None, joints: np.ndarray = ur5e.HOME, **physics: float) -> Start:
     """The object on the table where the arm does not reach it."""
     spec = spec or block()
     position = np.array([0.8, 0.3, scene.TABLE_HEIGHT + spec.size[2] / 2])
-    return Start(spec, position, 0.4, joints, Physics(**physics))
+    return Start(spec, position, 0.4, GOAL_HEIGHT, joints, Physics(**physics))
 
 
 class Robot:
@@ -230,7 +232,7 @@ SHAPES = {
         ),
         0.3,
         0.6,
-        1,
+        2,
     ),
 }
 
@@ -337,7 +339,7 @@ def osc(one: PybulletScene, steps: int, **what) -> None:
 
 @pytest.mark.parametrize("action", [(0.2, 0.2, 0.0), (0.0, 0.0, 0.6)])
 def test_osc_moves_the_arm_as_robosuite_does(robot, action):
-    env = RobosuiteLift(control_mode="osc")
+    env = registry.make("robosuite-lift", control_mode="osc", seed=0)
     env.reset(seed=0)
     joints = env._scene.joints()[0]
     for _ in range(30):
@@ -380,7 +382,7 @@ def test_osc_holds_still_and_lifts_a_block(robot):
 
 
 def test_a_start_decides_everything_whatever_came_before(robot):
-    start, other = between_fingers(block(0.3, 0.4)), between_fingers(SHAPES["L of boxes"], damping_scale=2.0)
+    start, other = between_fingers(SHAPES["sphere"]), between_fingers(SHAPES["L of boxes"], damping_scale=2.0)
     fresh = routine(robot(start))
     one = robot(other)
     routine(one)
@@ -424,9 +426,12 @@ def test_many_resets_leave_bodies_and_memory_as_they_were(robot):
     assert resident_bytes() - before < 4e6
 
 
-def test_restoring_continues_to_the_last_bit(robot):
-    one = robot(between_fingers(SHAPES["L of boxes"], gripper_force_scale=0.9))
+@pytest.mark.parametrize("shape", ["L of boxes", "lying cylinder", "sphere"])
+def test_restoring_continues_to_the_last_bit(robot, shape):
+    start = between_fingers(SHAPES[shape], gripper_force_scale=0.9)
+    one = robot(start)
     routine(one, 22)  # the object is in the air
+    osc(one.scene, 2, opening=0.0, move=(0.0, 0.01, 0.01), yaw=0.1)
     saved, servo = one.scene.save(), one.servo.save()
     assert all(isinstance(value, np.ndarray) for value in saved.values())
     seen = one.measured()
@@ -434,10 +439,20 @@ def test_restoring_continues_to_the_last_bit(robot):
     other = robot(aside())
     routine(other, 5)
     for again in (other, one):
-        again.scene.restore(saved)
+        again.scene.restore(start, saved)
         again.servo.load(servo)
         np.testing.assert_array_equal(again.measured(), seen)
         np.testing.assert_array_equal(routine(again, 20), expected)
+
+
+def test_a_fault_is_restored(robot):
+    one = robot(aside())
+    joints = one.scene.joints()[0]
+    one.scene.advance_servo(joints, joints * np.nan, command())
+    saved = one.scene.save()
+    one.reset(aside())
+    one.scene.restore(aside(), saved)
+    assert one.scene.faulty
 
 
 PROCESS = """
@@ -446,11 +461,12 @@ import numpy as np
 sys.path.insert(0, sys.argv[1])
 import test_pybullet_scene as tests
 
-one = tests.Robot(tests.between_fingers(tests.block(0.3, 0.4)))
+start = tests.between_fingers(tests.block(0.3, 0.4))
+one = tests.Robot(start)
 print(tests.digest(tests.routine(one, 20)))
 saved = dict(np.load(sys.argv[2]))
 one.servo.load({name[6:]: saved.pop(name) for name in list(saved) if name.startswith("servo_")})
-one.scene.restore(saved)
+one.scene.restore(start, saved)
 print(tests.digest(tests.routine(one, 20)))
 """
 

@@ -61,7 +61,9 @@ class ScriptedExpert:
             if relative[2] > 0.02 - self._hover:
                 move[:2] *= 0.3  # rise first, so the fingers do not sweep the object away
         elif self.phase == "descend":
-            move[2] = (relative[2] + self._grasp) * self.gain
+            # A wide object leaves the open fingers little room: wait above it for the tool to be in line.
+            in_line = float(np.linalg.norm(relative[:2])) < 0.5 * self._room(state)
+            move[2] = (relative[2] + self._grasp) * self.gain if in_line else 0.0
         elif self.phase == "close":
             opening = -1.0
             move[2] = (relative[2] + self._grasp) * self.gain
@@ -78,7 +80,8 @@ class ScriptedExpert:
         sideways = float(np.linalg.norm(relative[:2]))
         if self.phase == "approach":
             at_height = abs(relative[2] + self._hover) < 0.03
-            if sideways < ALIGNED[0] and abs(yaw) < ALIGNED[1] and at_height:
+            near = min(ALIGNED[0], 0.5 * self._room(state))
+            if sideways < near and abs(yaw) < ALIGNED[1] and at_height:
                 self.phase = "descend"
         elif self.phase == "descend":
             if sideways > LOST[0] or abs(yaw) > LOST[1]:
@@ -93,6 +96,10 @@ class ScriptedExpert:
                 self.phase = "approach"
         elif self._missing(state, relative):
             self.phase = "approach"
+
+    def _room(self, state: GraspState) -> float:
+        """m between each open finger and an object in the middle, 4 mm at least."""
+        return max(0.004, (self.scale.opening - float(state.object_size[0])) / 2.0)
 
     def _holding(self, state: GraspState) -> bool:
         """The fingers press on something and have stopped closing."""

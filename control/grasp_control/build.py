@@ -20,7 +20,7 @@ from grasp_demos.episode import Episode
 from grasp_demos.reader import demonstrations, read_dataset
 from grasp_demos.record import record_expert
 from grasp_demos.validate import require_valid
-from grasp_sim.contract import ACTION_DIM, OBSERVATION_DIM
+from grasp_sim.contract import ACTION_DIM, OBSERVATION_DIM, POLICY_RATE_HZ
 from grasp_sim.errors import UserError
 
 
@@ -54,6 +54,11 @@ def load_demonstrations(config: TrainConfig, run: RunFolder, env: gymnasium.Env)
     mode, scale = env.unwrapped.control_mode, env.unwrapped.action_scale  # type: ignore[attr-defined]
     for episode in episodes:
         recorded = episode.metadata
+        if (recorded.task, recorded.rate_hz) != (config.env.name, POLICY_RATE_HZ):
+            raise UserError(
+                f"{episode} was recorded in {recorded.task} at {recorded.rate_hz} Hz, this run trains "
+                f"{config.env.name} at {POLICY_RATE_HZ} Hz: give demonstrations of this task and rate."
+            )
         if (recorded.control_mode, recorded.action_scale) != (mode, scale):
             raise UserError(
                 f"{episode} was recorded in control mode {recorded.control_mode!r} with "

@@ -92,8 +92,14 @@ class BundlePolicy:
         return self.act_batch(self._memory.policy_input()[None])[0]
 
     def act_batch(self, windows: np.ndarray) -> np.ndarray:
-        """Actions (B, A) in [-1, 1] for raw windows (B, W)."""
-        return self.run(windows)[0]
+        """Actions (B, A) in [-1, 1] for raw windows (B, W); BundleError if the network gives a NaN."""
+        actions = self.run(windows)[0]
+        if not np.isfinite(actions).all():
+            raise BundleError(
+                "the bundle's network gives actions that are not finite, so its training diverged: do not "
+                "deploy it; train again with lower learning rates."
+            )
+        return actions
 
     def run(self, windows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Both outputs for raw windows (B, W): actions (B, A), and commands (B, 6) in m, m, m, rad, m, N."""
@@ -121,14 +127,19 @@ def export_bundle(path: Path | str, network: torch.nn.Module, *, manifest: Manif
     from grasp_control.bundle_export import write_onnx
 
     path = Path(path)
-    if path.exists() and not (path / MANIFEST_FILE).is_file():
-        raise BundleError(f"{path} exists and is not a policy bundle: choose another path.")
+    require_bundle_or_nothing(path)
     manifest.check()
     with whole_directory(path) as partial:
         write_onnx(partial / NETWORK_FILE, network, manifest)
         manifest = replace(manifest, network_sha256=sha256_of(partial / NETWORK_FILE))
         (partial / MANIFEST_FILE).write_text(manifest.to_json())
         return _check(load_bundle(partial, expect=None), network, path)
+
+
+def require_bundle_or_nothing(path: Path) -> None:
+    """Raise BundleError if `path` is something other than a bundle, which an export must not replace."""
+    if path.exists() and not (path / MANIFEST_FILE).is_file():
+        raise BundleError(f"{path} exists and is not a policy bundle: choose another path.")
 
 
 def load_bundle(path: Path | str, *, expect: Expectation | None) -> BundlePolicy:

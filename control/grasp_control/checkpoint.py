@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
 
 from grasp_control.durable import remove_directory, remove_partial, sha256_of, whole_directory
 from grasp_control.state_tree import read_tree, write_tree
@@ -83,10 +84,16 @@ class CheckpointStore:
         sequence = entries[-1][0] + 1 if entries else 0
         path = self.directory / f"{sequence:06d}-step-{step}"
         with whole_directory(path) as partial:
-            write_tree(partial, dict(state))
             (partial / "extra").mkdir()
-            if extra_files is not None:
-                extra_files(partial / "extra")
+            try:
+                write_tree(partial, dict(state))
+                if extra_files is not None:
+                    extra_files(partial / "extra")
+            except SafetensorError as error:  # what safetensors makes of a full disk
+                raise CheckpointError(
+                    f"{path} cannot be written ({error}): make room and give the same command again; the "
+                    "checkpoints before it are whole."
+                ) from error
             files = {
                 str(file.relative_to(partial)): {"size": file.stat().st_size, "sha256": sha256_of(file)}
                 for file in sorted(partial.rglob("*"))
@@ -199,7 +206,7 @@ def restore(parts: Mapping[str, Restorable], states: Mapping[str, Any]) -> None:
             else:
                 part.load_state_dict(state)
         except (RuntimeError, ValueError, KeyError, TypeError) as error:
-            reason = " ".join(str(error).split())  # torch spreads it over several lines
+            reason = " ".join(" ".join(str(error).splitlines()[:2]).split())  # torch: a line a tensor
             raise CheckpointError(
                 f"{name} does not fit the checkpoint ({reason}): resume with the configuration that wrote it."
             ) from error

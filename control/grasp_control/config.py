@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from grasp_control.empo2.config import EMPO2Config
-from grasp_control.memory.config import MemoryConfig
+from grasp_control.empo2.config import MAX_BATCH, EMPO2Config
+from grasp_control.memory.config import MAX_CAPACITY, MemoryConfig
 from grasp_control.memory.window import MAX_LENGTH, MIN_LENGTH
+from grasp_sim.cli import require_at_most
 from grasp_sim.config import EnvConfig
 
 MAX_ENV_STEPS = 100_000_000
+MAX_EPISODES = 1_000_000
 
 
 @dataclass
@@ -31,8 +33,9 @@ class DemosConfig:
         """Check the ranges."""
         if self.episodes < 1:
             raise ValueError(f"demos.episodes={self.episodes} must be at least 1.")
-        if not 0 <= self.noise < math.inf:
-            raise ValueError(f"demos.noise={self.noise} must not be negative.")
+        if not 0 <= self.noise <= 1:
+            raise ValueError(f"demos.noise={self.noise} must lie between 0 and 1.")
+        require_at_most(self, {"episodes": MAX_EPISODES}, "demos.")
         if self.kind not in ("human-like", "clean"):
             raise ValueError(f"demos.kind={self.kind!r} is unknown; there are 'human-like' and 'clean'.")
 
@@ -62,6 +65,8 @@ class DistillConfig:
             raise ValueError(f"distill.env_steps={self.env_steps} must not be negative.")
         if not 0 < self.learning_rate < math.inf:
             raise ValueError(f"distill.learning_rate={self.learning_rate} must be positive.")
+        limits = {"updates": MAX_ENV_STEPS, "env_steps": MAX_ENV_STEPS, "batch_size": MAX_BATCH}
+        require_at_most(self, limits | {"memory_rows": MAX_CAPACITY, "learning_rate": 1}, "distill.")
 
 
 @dataclass
@@ -107,8 +112,14 @@ class TrainConfig:
         ):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)} must be at least 1.")
-        if self.env_steps > MAX_ENV_STEPS:
-            raise ValueError(f"env_steps={self.env_steps} is more than {MAX_ENV_STEPS}.")
+        require_at_most(
+            self,
+            {
+                "env_steps": MAX_ENV_STEPS,
+                "evaluation_episodes": MAX_EPISODES,
+                "curve_episodes": MAX_EPISODES,
+            },
+        )
         if self.seed < 0:
             raise ValueError(f"seed={self.seed} must not be negative.")
         if not MIN_LENGTH <= self.short_term_length <= MAX_LENGTH:

@@ -11,9 +11,9 @@ from omegaconf import MISSING
 
 from grasp_control import progress
 from grasp_control.build import generator, load_demonstrations, make_trainer, torch_generator
-from grasp_control.bundle import export_bundle
+from grasp_control.bundle import export_bundle, require_bundle_or_nothing
 from grasp_control.checkpoint import CheckpointStore
-from grasp_control.config import DistillConfig, TrainConfig
+from grasp_control.config import MAX_EPISODES, DistillConfig, TrainConfig
 from grasp_control.distillation import Distilled, distill
 from grasp_control.evaluate import describe, evaluate_alone
 from grasp_control.provenance import manifest_of
@@ -21,7 +21,7 @@ from grasp_control.rollout import episode_seeds
 from grasp_control.run import RunFolder, load_config
 from grasp_control.runtime.local import LocalTrainer
 from grasp_sim import registry
-from grasp_sim.cli import run_command
+from grasp_sim.cli import require_at_most, require_path, run_command
 from grasp_sim.errors import UserError
 
 HELP = """Distil a run's hybrid policy (actors, retrieval, critics) into one network, exported as a bundle.
@@ -50,6 +50,9 @@ class DistillCommand:
         """Check the ranges."""
         if self.episodes < 1:
             raise ValueError(f"episodes={self.episodes} must be at least 1.")
+        require_at_most(self, {"episodes": MAX_EPISODES})
+        require_path("run", self.run)
+        require_path("out", self.out)
 
 
 def main() -> int:
@@ -62,16 +65,20 @@ def run(command: DistillCommand) -> None:
     torch.set_num_threads(1)
     folder = Path(command.run)
     config = load_config(folder)
-    config.out, config.distill = str(folder), command.distill
+    config.out = str(folder)
+    bundle = Path(command.out)
+    require_bundle_or_nothing(bundle)  # before the work, not after it
     checkpoints = CheckpointStore(folder / "checkpoints")
     if not checkpoints.steps():
         raise UserError(f"{folder} holds no checkpoint: let grasp-train out={folder} run first.")
+    bundle.absolute().parent.mkdir(parents=True, exist_ok=True)
     env = registry.make(**vars(config.env), seed=config.seed)
     trainer = make_trainer(config, env, load_demonstrations(config, RunFolder.existing(config), env))
     trainer.resume(checkpoints.load_latest())
+    # Only now: the teacher's schedules end where its own training ended.
+    config.distill = command.distill
     student, _ = distill_trainer(config, trainer)
     scale = env.unwrapped.action_scale  # type: ignore[attr-defined]
-    bundle = Path(command.out)
     manifest = manifest_of(config, folder, scale, env_steps=trainer.env_steps + command.distill.env_steps)
     export_bundle(bundle, student, manifest=manifest)
     seeds = episode_seeds(config.seed, "evaluate", command.episodes)

@@ -13,12 +13,13 @@ from omegaconf import MISSING
 
 from grasp_control import progress
 from grasp_control.bundle import BundlePolicy, load_bundle
+from grasp_control.config import MAX_EPISODES
 from grasp_control.intervals import wilson_interval
 from grasp_control.manifest import Expectation
 from grasp_control.memory.window import ShortTermMemory
 from grasp_control.rollout import EpisodeResult, episode_seeds, evaluate
 from grasp_sim import registry
-from grasp_sim.cli import overrides, run_command
+from grasp_sim.cli import overrides, require_at_most, require_path, run_command
 from grasp_sim.config import EnvConfig
 from grasp_sim.contract import ACTION_DIM, OBSERVATION_DIM
 from grasp_sim.errors import UserError
@@ -54,6 +55,11 @@ class EvalConfig:
         """Check the ranges."""
         if self.episodes < 1:
             raise ValueError(f"episodes={self.episodes} must be at least 1.")
+        require_at_most(self, {"episodes": MAX_EPISODES})
+        require_path("bundle", self.bundle)
+        for name, seeds in (("seed", [self.seed]), ("seeds", self.seeds)):
+            if min(seeds, default=0) < 0:
+                raise ValueError(f"{name}={getattr(self, name)} must not be negative.")
 
 
 def main() -> int:

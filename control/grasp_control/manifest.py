@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, NamedTuple
@@ -105,7 +106,7 @@ class Manifest:
         """Read the text of the manifest file named `origin`; raise BundleError listing every fault."""
         try:
             data = json.loads(text)
-        except json.JSONDecodeError as error:
+        except (ValueError, RecursionError) as error:  # a number of 5,000 digits, 100,000 brackets
             raise BundleError(f"{origin} is not JSON ({error}): export the bundle again.") from error
         if not isinstance(data, dict):
             raise BundleError(f"{origin} holds a {type(data).__name__}; it must be a JSON object.")
@@ -192,7 +193,8 @@ class _Kind(NamedTuple):
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return number and abs(value) <= sys.float_info.max  # False for NaN; a whole number may be larger
 
 
 def _is_text(value: Any) -> bool:

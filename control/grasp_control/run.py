@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
@@ -29,11 +29,7 @@ class RunFolder:
         self._name_paths(config)
         stored = self.path / CONFIG_FILE
         if stored.exists():
-            try:
-                before = OmegaConf.to_container(OmegaConf.load(stored))
-            except (OmegaConfBaseException, YAMLError, ValueError) as error:
-                raise UserError(f"{stored} cannot be read: choose another folder with out=...") from error
-            check_same(_plain(config), before, self.path)
+            check_same(_plain(config), OmegaConf.to_container(_read(stored)), self.path)
         elif self.path.exists() and not self.path.is_dir():
             raise UserError(f"{self.path} is a file: choose a folder with out=...")
         elif self.path.exists() and any(p.name not in (PARTIAL_FILE, LOCK_FILE) for p in self.path.iterdir()):
@@ -91,9 +87,9 @@ def load_config(run: Path) -> TrainConfig:
     if not stored.is_file():
         raise UserError(f"{run} holds no {CONFIG_FILE}: give the folder of a run made by grasp-train.")
     try:
-        merged = OmegaConf.merge(OmegaConf.structured(TrainConfig), OmegaConf.load(stored))
+        merged = OmegaConf.merge(OmegaConf.structured(TrainConfig), _read(stored))
         config = OmegaConf.to_object(merged)
-    except (OmegaConfBaseException, YAMLError, ValueError) as error:
+    except (OmegaConfBaseException, ValueError) as error:
         reason = str(error).splitlines()[0]
         raise UserError(
             f"{stored} does not fit this version ({reason}): use the version that made it, or train anew."
@@ -104,7 +100,7 @@ def load_config(run: Path) -> TrainConfig:
 
 def check_same(asked: Mapping[str, Any], stored: Any, folder: Path) -> None:
     """Raise UserError naming each setting in which a resumed run would differ from the one begun."""
-    before = _flat(stored) if isinstance(stored, Mapping) else {}
+    before = _flat(stored)
     now = _flat(asked)
     different = [
         f"{key} {before.get(key)!r} -> {now.get(key)!r}"
@@ -116,6 +112,18 @@ def check_same(asked: Mapping[str, Any], stored: Any, folder: Path) -> None:
             f"{folder} holds a run with other settings ({'; '.join(different)}): "
             "resume it with the same ones, or choose another folder with out=..."
         )
+
+
+def _read(stored: Path) -> DictConfig:
+    """The settings as they were stored; UserError where the file is damaged. Empty ones would be defaults."""
+    try:
+        settings = OmegaConf.load(stored)
+    except (OmegaConfBaseException, YAMLError, OSError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise UserError(f"{stored} is damaged ({reason}): restore it, or train anew elsewhere.") from error
+    if not isinstance(settings, DictConfig) or not settings:
+        raise UserError(f"{stored} is damaged (it holds no settings): restore it, or train anew elsewhere.")
+    return settings
 
 
 def _plain(config: TrainConfig) -> dict[str, Any]:

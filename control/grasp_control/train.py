@@ -95,30 +95,32 @@ def clone(config: TrainConfig, trainer: LocalTrainer) -> None:
 def learn(
     config: TrainConfig, trainer: LocalTrainer, checkpoints: CheckpointStore, metrics: MetricsWriter
 ) -> None:
-    """The training loop: one episode, then the updates it owes."""
+    """The training loop: one episode, then the updates it owes.
+
+    What is due depends on the steps alone and is measured before a checkpoint is saved, so that a resumed run
+    measures where one that was never stopped does.
+    """
     stats: dict[str, float] = {}
-    saved = written = measured = trainer.env_steps
     recent: list[bool] = []
     with progress.bar("Train EMPO2", trainer.total_steps, done=trainer.env_steps) as advance:
         while not trainer.finished:
+            before = trainer.env_steps
             result = trainer.sample_episode()
             recent = [*recent[-19:], result.success]
             metrics.write("episodes", trainer.episode_row(result))
             while trainer.updates_owed > 0:
                 stats = trainer.learn()
             advance(total=trainer.env_steps, note=f"success {sum(recent)}/{len(recent)}")
-            if stats and (trainer.env_steps - written >= config.metrics_every or trainer.finished):
-                written = trainer.env_steps
+            now = trainer.env_steps
+            if stats and (now // config.metrics_every > before // config.metrics_every or trainer.finished):
                 metrics.write("train", trainer.metrics_row(stats))
-            if trainer.env_steps - saved >= config.checkpoint_every or trainer.finished:
-                saved = trainer.env_steps
-                metrics.write_table("score_histogram", trainer.histogram_rows())
-                trainer.save(checkpoints)
-            if trainer.env_steps - measured >= config.curve_every and not trainer.finished:
-                measured = trainer.env_steps
+            if now // config.curve_every > before // config.curve_every and not trainer.finished:
                 seeds = episode_seeds(config.seed, "curve", config.curve_episodes)
                 results = evaluate(trainer.env, trainer.hybrid, trainer.short_term, seeds)
-                metrics.replace_table("evaluation", result_rows("hybrid", trainer.env_steps, results))
+                metrics.replace_table("evaluation", result_rows("hybrid", now, results))
+            if now // config.checkpoint_every > before // config.checkpoint_every or trainer.finished:
+                metrics.write_table("score_histogram", trainer.histogram_rows())
+                trainer.save(checkpoints)
 
 
 def measure(config: TrainConfig, trainer: LocalTrainer, name: str, metrics: MetricsWriter) -> None:

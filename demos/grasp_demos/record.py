@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from grasp_demos.episode import KINDS
 from grasp_demos.recording import record_expert
 from grasp_sim import registry
-from grasp_sim.cli import require_choice, run_command
+from grasp_sim.cli import require_choice, require_path, run_command
 from grasp_sim.config import EnvConfig
 
 __all__ = ["RecordConfig", "main", "record", "record_expert"]
@@ -45,6 +45,7 @@ class RecordConfig:
     env: EnvConfig = field(default_factory=EnvConfig)
 
     def __post_init__(self) -> None:
+        require_path("out", self.out)
         require_choice("source", self.source, SOURCES)
         require_choice("kind", self.kind, KINDS)
         if self.episodes < 1:

@@ -20,7 +20,7 @@ from grasp_demos.reader import read_dataset
 from grasp_demos.recording import Arm
 from grasp_demos.validate import require_valid
 from grasp_sim import registry
-from grasp_sim.cli import run_command
+from grasp_sim.cli import require_path, run_command
 from grasp_sim.contract import unpack_state
 
 
@@ -70,7 +70,13 @@ def replay(episode: Episode, env: Arm, on_step: Callable[[], None] | None = None
         if recorded != given:
             raise DemoError(f"{episode} was recorded with {name} {recorded}; the environment has {given}.")
     env.reset(seed=metadata.seed)
-    env.restore(dict(episode.snapshot))
+    try:
+        env.restore(dict(episode.snapshot))
+    except (KeyError, TypeError, ValueError) as error:
+        raise DemoError(
+            f"{episode} has a snapshot that does not fit the simulator here ({error}): replay it with the "
+            f"versions that recorded it, {metadata.versions}."
+        ) from error
     if on_step is not None:
         on_step()
     joint = tcp = thing = 0.0
@@ -105,6 +111,7 @@ class ReplayConfig:
     """Largest deviation of TCP and object that still counts as reproduced, m."""
 
     def __post_init__(self) -> None:
+        require_path("path", self.path)
         for name in ("tolerance_rad", "tolerance_m"):
             if not getattr(self, name) >= 0.0:
                 raise ValueError(f"{name}={getattr(self, name)} must not be negative.")

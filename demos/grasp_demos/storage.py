@@ -174,6 +174,9 @@ def parse_episode(data: bytes) -> Episode:
     if missing:
         raise DemoError(f"lacks {', '.join(missing)}; every episode needs {', '.join(ARRAYS)}")
     columns: dict[str, Any] = {name: arrays[name] for name in ARRAYS}
+    for name, array in columns.items():
+        if not np.can_cast(array.dtype, STEP_DTYPE[name].base, "same_kind"):
+            raise DemoError(f"holds {name} of type {array.dtype}; it must be {STEP_DTYPE[name].base}")
     return Episode(metadata, snapshot=snapshot, **columns)
 
 
@@ -233,4 +236,13 @@ def _parse_metadata(values: dict) -> Metadata:
     if missing:
         raise DemoError(f"lacks metadata {', '.join(missing)}, without which its actions have no meaning")
     values["action_scale"] = ActionScale(**values["action_scale"])
+    for field in fields(Metadata):
+        wanted = _JSON_TYPES.get(str(field.type))
+        if wanted is not None and field.name in values and type(values[field.name]) not in wanted:
+            raise DemoError(f"holds {field.name} {values[field.name]!r}; it must be {field.type}")
     return Metadata(**{name: value for name, value in values.items() if name in known})
+
+
+_JSON_TYPES = {"str": (str,), "int": (int,), "float": (int, float), "bool": (bool,)}
+_JSON_TYPES |= {"Mapping[str, str]": (dict,)}
+"""What a field of the metadata may be in the file, by its annotation."""

@@ -94,12 +94,15 @@ def _check_metadata(episode: Episode) -> Iterator[Defect]:
             yield defect(name, "is empty")
     if not metadata.rate_hz > 0.0:
         yield defect("rate_hz", f"is {metadata.rate_hz}; it must be positive")
+    for name in ("seed", "horizon"):
+        if getattr(metadata, name) < 0:
+            yield defect(name, f"is {getattr(metadata, name)}; it must not be negative")
     if metadata.success and not metadata.complete:
         yield defect("success", "is set although the recording broke off")
 
 
 def _check_shapes(episode: Episode) -> Iterator[Defect]:
-    steps = len(episode.executed_actions)
+    steps = len(np.atleast_1d(episode.executed_actions))
     if steps == 0:
         yield Defect(str(episode), None, None, "has no steps")
         return
@@ -119,6 +122,9 @@ def _check_finite(episode: Episode) -> Iterator[Defect]:
         values = np.asarray(getattr(episode, name), np.float64)
         bad = ~np.isfinite(values.reshape(len(values), -1))
         yield from _by_column(episode, name, columns, bad, values, "is not finite")
+    for name, values in episode.snapshot.items():
+        if np.asarray(values).dtype.kind == "f" and not np.isfinite(values).all():
+            yield Defect(str(episode), 0, name, "of the simulator's snapshot is not finite")
 
 
 def _check_actions(episode: Episode) -> Iterator[Defect]:

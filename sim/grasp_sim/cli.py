@@ -146,6 +146,19 @@ def require_choice(name: str, value: str, choices: Iterable[str]) -> None:
         raise ValueError(f"{name}={value} is not known.{_nearest(value, known)} Choices: {', '.join(known)}.")
 
 
+def require_at_most(settings: object, limits: Mapping[str, float], prefix: str = "") -> None:
+    """For `__post_init__`: raise ValueError naming a field that is above its limit."""
+    for name, limit in limits.items():
+        if getattr(settings, name) > limit:
+            raise ValueError(f"{prefix}{name}={getattr(settings, name)} is more than {limit}.")
+
+
+def require_path(name: str, value: str) -> None:
+    """For `__post_init__`: raise ValueError for an empty path, which would mean the current folder."""
+    if not value.strip():
+        raise ValueError(f"{name} is empty: name a file or folder, as in {name}=runs/lift.")
+
+
 def _check_override(
     text: str, config_class: type, settings: list[Setting], groups: dict[str, list[str]]
 ) -> str:

@@ -61,18 +61,22 @@ def quaternion_of(rotation_vector: np.ndarray) -> np.ndarray:
 @jit
 def rotation_of(quaternion: np.ndarray) -> np.ndarray:
     """(3, 3) of a quaternion (4,) xyzw of any length, in single precision as in robosuite."""
-    q = quaternion.astype(np.float32)[np.array([3, 0, 1, 2])]
-    n = np.dot(q, q)
-    if n < np.finfo(np.float64).eps * 4.0:
-        return np.identity(3)
-    q *= math.sqrt(2.0 / n)
-    p = np.outer(q, q)
+    q = np.empty(4, dtype=np.float32)
+    for i in range(4):
+        q[i] = quaternion[i - 1]
+    squared = np.dot(q, q)
+    if squared < 4.0 * np.finfo(np.float64).eps:
+        return np.eye(3)
+    q *= math.sqrt(2.0 / squared)
+    wx, wy, wz = q[0] * q[1], q[0] * q[2], q[0] * q[3]
+    xx, yy, zz = q[1] * q[1], q[2] * q[2], q[3] * q[3]
+    xy, xz, yz = q[1] * q[2], q[1] * q[3], q[2] * q[3]
     return np.array(
-        [
-            [1.0 - p[2, 2] - p[3, 3], p[1, 2] - p[3, 0], p[1, 3] + p[2, 0]],
-            [p[1, 2] + p[3, 0], 1.0 - p[1, 1] - p[3, 3], p[2, 3] - p[1, 0]],
-            [p[1, 3] - p[2, 0], p[2, 3] + p[1, 0], 1.0 - p[1, 1] - p[2, 2]],
-        ]
+        (
+            (1.0 - yy - zz, xy - wz, xz + wy),
+            (xy + wz, 1.0 - xx - zz, yz - wx),
+            (xz - wy, yz + wx, 1.0 - xx - yy),
+        )
     )
 
 
@@ -101,11 +105,29 @@ def goal_pose(
 @jit
 def rotation_error(goal: np.ndarray, rotation: np.ndarray) -> np.ndarray:
     """(3,) in the frame of control: the axis that turns `rotation` into `goal`, times the angle's sine."""
-    return 0.5 * (
-        np.cross(rotation[:, 0], goal[:, 0])
-        + np.cross(rotation[:, 1], goal[:, 1])
-        + np.cross(rotation[:, 2], goal[:, 2])
-    )
+    error = np.empty(3)
+    for i in range(3):
+        j, k = (i + 1) % 3, (i + 2) % 3
+        total = 0.0
+        for axis in range(3):  # the cross product of this axis before and after
+            total += rotation[j, axis] * goal[k, axis] - rotation[k, axis] * goal[j, axis]
+        error[i] = 0.5 * total
+    return error
+
+
+@jit
+def is_finite(array: np.ndarray) -> bool:
+    """Whether every element is."""
+    for value in array.flat:  # noqa: SIM110 (numba has no `all` over a generator)
+        if not math.isfinite(value):
+            return False
+    return True
+
+
+@jit
+def _tool_inertia(jacobian: np.ndarray, inverse: np.ndarray) -> np.ndarray:
+    """(K, K) of the arm along K rows of the Jacobian (K, 6), from the inverse of its mass matrix (6, 6)."""
+    return np.linalg.pinv(np.dot(np.dot(jacobian, inverse), jacobian.T))
 
 
 @jit
@@ -122,8 +144,8 @@ def joint_torques(
     joint_positions: np.ndarray,
     joint_velocities: np.ndarray,
     posture: np.ndarray,
-    stiffness: float = STIFFNESS,
-    damping_ratio: float = DAMPING_RATIO,
+    stiffness: float,
+    damping_ratio: float,
 ) -> np.ndarray:
     """Joint torques (6,) in N m that pull the tool to the goal; not limited to what the motors can give.
 
@@ -138,32 +160,47 @@ def joint_torques(
     joint_positions, joint_velocities: (6,) rad and rad/s.
     posture: (6,) rad that the joints return to where the tool's pose leaves them free, which for six joints
     is near singular poses alone.
-    stiffness, damping_ratio: of the tool's error, one value for all axes (1/s^2 and 1).
+    stiffness, damping_ratio: of the tool's error, one value for all axes; robosuite's are STIFFNESS and
+    DAMPING_RATIO. Required, as numba takes ten times as long over defaults as the law itself.
     """
-    nothing = np.full(6, np.nan)
+    result = np.empty(6)
+    result[:] = np.nan
     # Checked here, as an exception inside compiled code leaks the arrays of that call.
-    if not (np.isfinite(mass_matrix).all() and np.isfinite(jacobian).all()):
-        return nothing
-    damping = 2.0 * math.sqrt(stiffness) * damping_ratio
-    error = rotation_error(goal_rotation, rotation)
-    force = (goal_position - position) * stiffness + -linear_velocity * damping
-    torque = error * stiffness + -angular_velocity * damping
+    if not (is_finite(mass_matrix) and is_finite(jacobian)):
+        return result
     mass = np.asfortranarray(mass_matrix)
     full = np.ascontiguousarray(jacobian)
     try:
         inverse = np.linalg.inv(mass)
-        inertia = np.linalg.pinv(np.dot(np.dot(full, inverse), full.T))
-        inertia_linear = np.linalg.pinv(np.dot(np.dot(full[:3], inverse), full[:3].T))
-        inertia_angular = np.linalg.pinv(np.dot(np.dot(full[3:], inverse), full[3:].T))
+        inertia = _tool_inertia(full, inverse)
+        inertia_linear = _tool_inertia(full[:3], inverse)
+        inertia_angular = _tool_inertia(full[3:], inverse)
     except Exception:  # singular, or an overflow on the way
-        return nothing
+        return result
+
+    # Loops, since numba takes much longer to compile sums of arrays.
+    damping = 2.0 * math.sqrt(stiffness) * damping_ratio
+    error = rotation_error(goal_rotation, rotation)
+    force, torque = np.empty(3), np.empty(3)
+    for i in range(3):
+        force[i] = (goal_position[i] - position[i]) * stiffness - linear_velocity[i] * damping
+        torque[i] = error[i] * stiffness - angular_velocity[i] * damping
     wrench = np.empty(6)
     wrench[:3] = np.dot(inertia_linear, force)
     wrench[3:] = np.dot(inertia_angular, torque)
+    tool_torques = np.dot(full.T, wrench)
 
-    null_space = np.eye(6) - np.dot(np.dot(np.dot(inverse, full.T), inertia), full)
+    null_space = np.dot(np.dot(np.dot(inverse, full.T), inertia), full)
+    returning = np.empty(6)
     posture_damping = math.sqrt(POSTURE_STIFFNESS) * 2.0
-    returning = POSTURE_STIFFNESS * (posture - joint_positions) - posture_damping * joint_velocities
-    result = np.dot(full.T, wrench) + bias
-    result += np.dot(null_space.T, np.dot(mass, returning))
-    return result if np.isfinite(result).all() else nothing
+    for i in range(6):
+        lag = posture[i] - joint_positions[i]
+        returning[i] = POSTURE_STIFFNESS * lag - posture_damping * joint_velocities[i]
+        for j in range(6):
+            null_space[i, j] = (1.0 if i == j else 0.0) - null_space[i, j]
+    posture_torques = np.dot(null_space.T, np.dot(mass, returning))
+    for i in range(6):
+        result[i] = tool_torques[i] + bias[i] + posture_torques[i]
+    if not is_finite(result):
+        result[:] = np.nan
+    return result

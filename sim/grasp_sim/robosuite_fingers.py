@@ -1,7 +1,7 @@
 """How the two grippers of robosuite's scene are commanded and measured.
 
 Each class offers `ctrl` (indices of its actuators), `geoms` (of the left and of the right finger), `open`,
-`set_physics`, `targets`, `opening`, `save` and `load`.
+`set_physics`, `targets` (and `osc_targets` for osc mode), `opening`, `save` and `load`.
 """
 
 # MuJoCo's functions live in a compiled module without stubs.
@@ -53,6 +53,22 @@ def robotiq_opening(finger_joints: np.ndarray) -> float:
     return min(max(float((reach - pad).sum()), 0.0), ur5e.GRIPPER_STROKE)
 
 
+class RobotiqRule:
+    """robosuite's rule for its Robotiq 85: the command moves by a fixed amount in the direction asked for."""
+
+    def __init__(self, control_range: np.ndarray) -> None:
+        """`control_range` (2,) in rad, of the finger actuators when open and when closed."""
+        low, high = (float(value) for value in control_range)
+        self._centre, self._half_range = 0.5 * (high + low), 0.5 * (high - low)
+        self.command = 0.0
+        """Normalised, -1 open and 1 closed; 0 after a reset."""
+
+    def step(self, direction: float) -> float:
+        """Move towards open (negative), closed (positive) or not (0); the control in rad for this step."""
+        self.command = float(np.clip(self.command + ROBOTIQ_SPEED * np.sign(direction), -1.0, 1.0))
+        return self._centre + self._half_range * self.command
+
+
 class RobotiqFingers:
     """robosuite's Robotiq 85. Its linkage has no usable force limit, so the command's has no effect.
 
@@ -76,11 +92,13 @@ class RobotiqFingers:
         self.geoms = _geoms_of_sides(model, described)
         self._speed = ROBOTIQ_SPEED
         self._action = robotiq_command(ur5e.GRIPPER_STROKE)
+        self._rule = RobotiqRule(model.actuator_ctrlrange[self.ctrl[0]])
 
     def open(self) -> None:
         """Place the fingers fully open."""
         self._data.qpos[self._all_q] = self._open_q
         self._action = robotiq_command(ur5e.GRIPPER_STROKE)
+        self._rule.command = 0.0
 
     def set_physics(self, physics: Physics) -> None:
         """Follow an episode's speed; what scales the force has no effect."""
@@ -93,17 +111,23 @@ class RobotiqFingers:
         start, self._action = self._action, self._action + change
         return [0.4 + 0.4 * (start + change * number / steps) for number in range(1, steps + 1)]
 
+    def osc_targets(self, command: Command, steps: int) -> list[float]:
+        """`targets` as robosuite has them: it knows only opening and closing, at its own speed."""
+        closing = command.opening < ur5e.GRIPPER_STROKE / 2.0
+        return [self._rule.step(1.0 if closing else -1.0)] * steps
+
     def opening(self) -> float:
         """m between the fingertips."""
         return robotiq_opening(self._data.qpos[self._q])
 
     def save(self) -> np.ndarray:
         """Everything `load` needs."""
-        return np.array([self._action])
+        return np.array([self._action, self._rule.command])
 
     def load(self, saved: np.ndarray) -> None:
         """Inverse of `save`."""
         self._action = float(saved[0])
+        self._rule.command = float(saved[1])
 
 
 class ParallelFingers:
@@ -147,6 +171,8 @@ class ParallelFingers:
         change = min(max(wanted - start, -most), most)
         self._target = start + change
         return [(start + change * number / steps) / 2.0 for number in range(1, steps + 1)]
+
+    osc_targets = targets
 
     def _set_force(self, force: float) -> None:
         self._force = force

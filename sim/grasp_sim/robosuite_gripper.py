@@ -19,10 +19,11 @@ from robosuite.models.grippers.gripper_model import GripperModel
 from grasp_sim import gripper
 from grasp_sim.gripper import Box
 
-FINGER_ARMATURE = 1.0
-"""kg that the drive adds to each finger's inertia along its slide, as a geared motor does. It moves no
-weight; with it a stiff position loop is stable at a physics step of 2 ms."""
-FINGER_FREQUENCY = 150.0
+FINGER_ARMATURE = 0.3
+"""kg that the drive adds to each finger's inertia along its slide, as a geared motor does. It has no weight;
+with it a stiff position loop is stable at a physics step of 2 ms. More would keep the pads from following a
+sliding object closely."""
+FINGER_FREQUENCY = 200.0
 """rad/s of the position loop of each finger."""
 
 _TCP_TURN = "1 0 0 -1"  # from the flange, as in `ur5e.Kinematics`; normalised by MuJoCo

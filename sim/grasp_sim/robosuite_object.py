@@ -35,10 +35,14 @@ CONDIM = {"box": 4, "cylinder": 6, "sphere": 6, "capsule": 6}
 rolls for ever."""
 TORSIONAL, ROLLING = 0.005, 0.0002
 """m, friction against turning about the contact normal and against rolling, per unit of sliding friction."""
-SOLREF = (0.004, 1.0)
-"""Time constant in s (twice the physics step, the stiffest that is stable) and damping ratio of contacts."""
+SOLREF = (0.01, 1.0)
+"""Time constant in s and damping ratio of contacts. In MuJoCo sliding pushes bodies apart: an object that
+slides between the pads touches them off and on, the more so the harder the contacts."""
 SOLIMP = (0.99, 0.999, 0.001, 0.5, 2.0)
-"""Impedance of contacts. Near 1 it leaves little regularisation, so that a held object creeps little."""
+"""Impedance of contacts. Near 1, so that an object held with little more than its weight needs creeps little
+(0.5 mm/s at 1.05 times that force) and the pads hardly sink in."""
+FRICTION_IMPEDANCE = 200.0
+"""Impedance of friction over that of the normal force: what is held creeps by micrometres a second."""
 TOLERANCE = 1e-10
 """Of MuJoCo's solver. It is relative to the scene's inertia, mostly the arm's: at MuJoCo's 1e-8 an object of
 50 g held by 0.2 N falls."""
@@ -93,6 +97,7 @@ class ObjectBody:
             # MuJoCo takes the larger friction of two geoms, unless one has priority.
             model.geom_priority[self.geoms] = 1
             model.opt.tolerance = TOLERANCE
+            model.opt.impratio = FRICTION_IMPEDANCE
             # Without it a cylinder has one point of contact on a table or pad, and totters.
             model.opt.enableflags |= int(mujoco.mjtEnableBit.mjENBL_MULTICCD)
 

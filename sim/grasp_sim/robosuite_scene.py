@@ -12,7 +12,6 @@ from __future__ import annotations
 import logging
 import os
 import xml.etree.ElementTree as ET
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import mujoco
@@ -38,6 +37,7 @@ else:
 import grasp_sim.robosuite_gripper  # noqa: E402, F401 (registers the parallel gripper)
 from grasp_sim.robosuite_fingers import ParallelFingers, RobotiqFingers  # noqa: E402
 from grasp_sim.robosuite_object import ObjectBody, prepare_xml  # noqa: E402
+from grasp_sim.robosuite_osc import OscStepper  # noqa: E402
 
 if TYPE_CHECKING:
     from grasp_sim.rendering import FrameRenderer
@@ -60,25 +60,14 @@ _BAD_STATE = [
 
 _OBJECT = 4  # in `_touch_code`; with the finger's 1 or 2 it makes 5 or 6
 _FULL_STATE = int(mujoco.mjtState.mjSTATE_INTEGRATION)
-# What robosuite's OSC keeps between control steps; the first step after a reset even uses stale matrices.
-_OSC_FIELDS = (
-    *("goal_pos", "goal_ori", "initial_joint", "joint_pos", "joint_vel", "mass_matrix"),
-    *("ref_pos", "ref_ori_mat", "ref_pos_vel", "ref_ori_vel", "J_pos", "J_ori", "J_full"),
-)
 
 
 class _Lift(Lift):
-    """Lift with this project's edits of its MJCF, and a gripper that is driven from outside in osc mode."""
-
-    sim: Any
+    """Lift with this project's edits of its MJCF. It builds the model and steps nothing."""
 
     def __init__(self, own_contacts: bool, gravity_compensated: bool, **settings: Any) -> None:
         self._own_contacts = own_contacts
         self._gravity_compensated = gravity_compensated
-        self.finger_ctrl = np.zeros(0, dtype=np.int64)
-        """Indices of the fingers' actuators."""
-        self.finger_targets: Iterator[float] | None = None
-        """What to write to them on each physics step of a control step; None: robosuite's command."""
         super().__init__(**settings)
 
     def edit_model_xml(self, xml_str: str) -> str:
@@ -89,11 +78,6 @@ class _Lift(Lift):
                 if body.get("name", "").startswith(("robot0_", "gripper0_")):
                     body.set("gravcomp", "1")
         return ET.tostring(root, encoding="unicode")
-
-    def _pre_action(self, action: np.ndarray, policy_step: bool = False) -> None:
-        super()._pre_action(action, policy_step)
-        if self.finger_targets is not None:
-            self.sim.data.ctrl[self.finger_ctrl] = next(self.finger_targets)
 
 
 class RobosuiteScene:
@@ -120,14 +104,13 @@ class RobosuiteScene:
             renderer="mujoco",
             seed=0,
         )
-        self.suite._observables.clear()  # nobody reads them, and they cost half of robosuite's step
         self.control_mode = control_mode
         self.model: mujoco.MjModel = self.suite.sim.model._model
         self.data: mujoco.MjData = self.suite.sim.data._data
         self.substeps = round(self.suite.control_timestep / self.suite.model_timestep)
         self._look_up()
-        self._fingers = kind(self.model, self.data, self._osc_gripper())
-        self.suite.finger_ctrl = self._fingers.ctrl
+        described = self.suite.robots[0].gripper["right"]
+        self._fingers = kind(self.model, self.data, described)
         left, right = self._fingers.geoms
         self._object = ObjectBody(self.model, self.data, own_contacts, [*left, *right])
         self._touch_code = np.zeros(self.model.ngeom, dtype=np.int64)
@@ -135,10 +118,18 @@ class RobosuiteScene:
         for number, geoms in enumerate(self._fingers.geoms, start=1):
             self._touch_code[geoms] = number
         self._warnings = [self.data.warning[kind] for kind in _BAD_STATE]
+        # Nobody reads robosuite's force sensor here.
+        self.model.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_SENSOR)
+        self._osc: OscStepper | None = None
         if control_mode == "servo":
             self._make_position_actuators()
-            # Nobody reads robosuite's force sensor here.
-            self.model.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_SENSOR)
+        else:
+            self._osc = OscStepper(
+                self.model,
+                self.data,
+                tool_site=described.important_sites["grip_site"],
+                gripper_actuators=described.actuators,
+            )
         arm = self._arm_ctrl
         self._nominal = (
             self.model.dof_damping[self._arm_v].copy(),
@@ -194,13 +185,11 @@ class RobosuiteScene:
     def reset(self, start: Start) -> None:
         """Begin an episode that depends on `start` alone."""
         self._apply(start)
-        if self.control_mode == "osc":
-            # Builds robosuite's controllers anew, around the arm's initial posture.
-            self.suite.robots[0].init_qpos = np.array(start.joint_positions, dtype=np.float64)
-            self.suite.reset()
+        mujoco.mj_resetData(self.model, self.data)
+        self.data.qpos[self._arm_q] = start.joint_positions
+        if self._osc:
+            self._osc.reset(start.joint_positions)
         else:
-            mujoco.mj_resetData(self.model, self.data)
-            self.data.qpos[self._arm_q] = start.joint_positions
             self.data.ctrl[self._arm_ctrl] = start.joint_positions
         self._fingers.open()
         half_yaw = start.object_yaw / 2.0
@@ -234,14 +223,12 @@ class RobosuiteScene:
 
     def advance_osc(self, command: Command, scale: ActionScale) -> None:
         """One control step of robosuite's OSC_POSE. It knows the Robotiq 85 only as opening or closing."""
+        assert self._osc is not None
         move = command.delta_position / scale.position
         turn = command.delta_yaw / scale.yaw
-        grip = 1.0 if command.opening < scale.opening / 2.0 else -1.0
-        if isinstance(self._fingers, ParallelFingers):
-            self.suite.finger_targets = iter(self._fingers.targets(command, self.substeps))
-        try:
-            self.suite.step(np.array([*move, 0.0, 0.0, turn, grip]))
-        except np.linalg.LinAlgError:  # what robosuite's controller makes of a state that is not finite
+        fingers = np.array(self._fingers.osc_targets(command, self.substeps))
+        both = np.stack([fingers, fingers], axis=1)
+        if not self._osc.step(np.array([*move, 0.0, 0.0, turn]), both):
             self._broken = True
 
     # ---- measuring
@@ -295,12 +282,8 @@ class RobosuiteScene:
             "gripper": self._fingers.save(),
         }
         mujoco.mj_getState(self.model, self.data, saved["simulator"], _FULL_STATE)
-        if self.control_mode == "osc":
-            controller = self._osc()
-            saved["osc_gripper_action"] = np.array(self._osc_gripper().current_action, dtype=np.float64)
-            saved["osc_fresh"] = np.array([float(controller.new_update)])
-            for name in _OSC_FIELDS:
-                saved[f"osc_{name}"] = np.array(getattr(controller, name), dtype=np.float64)
+        if self._osc:
+            saved |= {f"osc_{name}": value for name, value in self._osc.save().items()}
         return saved
 
     def restore(self, start: Start, saved: dict[str, np.ndarray]) -> None:
@@ -310,20 +293,10 @@ class RobosuiteScene:
         mujoco.mj_resetData(self.model, self.data)
         mujoco.mj_setState(self.model, self.data, saved["simulator"], _FULL_STATE)
         mujoco.mj_forward(self.model, self.data)
-        # The forward pass refreshed what robosuite reads, and changed the solver's warm start: set it again.
+        # The forward pass found the contacts, and changed the solver's warm start: set it again.
         mujoco.mj_setState(self.model, self.data, saved["simulator"], _FULL_STATE)
-        if self.control_mode == "osc":
-            controller = self._osc()
-            self._osc_gripper().current_action = saved["osc_gripper_action"].copy()
-            controller.new_update = bool(saved["osc_fresh"][0])
-            for name in _OSC_FIELDS:
-                setattr(controller, name, saved[f"osc_{name}"].copy())
-
-    def _osc(self) -> Any:
-        return self.suite.robots[0].composite_controller.part_controllers["right"]
-
-    def _osc_gripper(self) -> Any:
-        return self.suite.robots[0].gripper["right"]
+        if self._osc:
+            self._osc.restore({"posture": saved["osc_posture"], "fresh": saved["osc_fresh"]})
 
     # ---- pictures
 

@@ -21,6 +21,7 @@ from grasp_control.bundle import (
     export_bundle,
     load_bundle,
 )
+from grasp_control.durable import sha256_of
 from grasp_control.manifest import BundleError, Expectation, Manifest, Training
 from grasp_control.memory.window import episode_windows, window_width
 from grasp_control.networks import DistilledPolicy, Normaliser, mlp
@@ -249,6 +250,7 @@ def test_every_wrong_field_is_reported_at_once(bundle, tmp_path):
     ("changes", "message"),
     [
         ({"context": 0}, "context is 0; it must lie between 1 and 20"),
+        ({"rate_hz": 10**400}, "rate_hz is 1000.*; it must be a finite number"),
         ({"rate_hz": 0.0}, "rate_hz is 0.0; it must be above 0"),
         ({"schema_version": 9}, "schema_version is 9; this version reads 1"),
         ({"contract_version": 2}, "contract version 1 is installed, the bundle has 2"),
@@ -301,7 +303,7 @@ def test_missing_and_damaged_files_are_named(bundle, tmp_path):
     with pytest.raises(BundleError, match=r"policy.onnx is missing \(found: \['manifest.json'\]\)"):
         load_bundle(path, expect=None)
     (path / "policy.onnx").write_bytes(b"")
-    for text in ("", "{", "[]", "\x00"):
+    for text in ("", "{", "[]", "\x00", '{"seed": ' + "9" * 5000 + "}", "[" * 100_000):
         (path / "manifest.json").write_text(text)
         with pytest.raises(BundleError, match=r"manifest.json (is not JSON|holds a list)"):
             load_bundle(path, expect=None)
@@ -321,6 +323,20 @@ def state(time: float) -> GraspState:
         time=time,
         object_time=time,
     )
+
+
+def test_a_network_of_nans_is_named_and_not_obeyed(tmp_path):
+    export_bundle(tmp_path / "bundle", policy_network(), manifest=manifest())
+    model = onnx.load(tmp_path / "bundle" / "policy.onnx")
+    for tensor in model.graph.initializer:
+        if tensor.dims == [64, 64]:
+            tensor.CopyFrom(onnx.numpy_helper.from_array(np.full((64, 64), np.nan, np.float32), tensor.name))
+    onnx.save(model, tmp_path / "bundle" / "policy.onnx")
+    digest = sha256_of(tmp_path / "bundle" / "policy.onnx")
+    path = copy_of(tmp_path / "bundle", tmp_path, network_sha256=digest)
+    policy = load_bundle(path, expect=None)
+    with pytest.raises(BundleError, match="actions that are not finite, so its training diverged"):
+        policy.act_batch(np.zeros((1, W), np.float32))
 
 
 def test_acting_step_by_step_equals_the_windows_of_the_whole_episode(tmp_path):

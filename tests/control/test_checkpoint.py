@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import resource
 import shutil
 import subprocess
 import sys
@@ -160,8 +161,9 @@ def test_restoring_into_something_else_says_what_does_not_fit():
     without = {name: state for name, state in states.items() if name != "mt"} | {"critic": {}}
     with pytest.raises(CheckpointError, match=r"lacks \['mt'\] and has \['critic'\]"):
         restore(parts, without)
-    with pytest.raises(CheckpointError, match=r"network does not fit .*size mismatch"):
+    with pytest.raises(CheckpointError, match=r"network does not fit .*size mismatch") as raised:
         restore({"network": mlp(6, 2, torch.Generator(), hidden=(8, 8))}, {"network": states["network"]})
+    assert str(raised.value).count("size mismatch") == 1  # the first tensor says it
     with pytest.raises(CheckpointError, match="pcg does not fit"):
         restore({"pcg": np.random.default_rng(0)}, {"pcg": states["mt"]})
 
@@ -328,3 +330,17 @@ def test_kill_9_while_saving_never_costs_the_newest_whole_checkpoint(tmp_path):
     # What the kills left behind goes with the next save.
     CheckpointStore(tmp_path, keep=2).save(10**6, {"n": 0})
     assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_full_disk_is_one_line_and_costs_no_earlier_checkpoint(tmp_path):
+    store = CheckpointStore(tmp_path / "checkpoints")
+    store.save(1, {"weights": torch.ones(4)})
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, hard))
+    try:
+        with pytest.raises(CheckpointError, match=r"000001-step-2 cannot be written .*make room"):
+            store.save(2, {"weights": torch.ones(100_000)})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert store.load_latest().step == 1
+    assert [p.name for p in (tmp_path / "checkpoints").iterdir()] == ["000000-step-1"]

@@ -13,6 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from grasp_control.config import TrainConfig
+from grasp_control.run import RunFolder
+
 SMALL = [
     "env_steps=560",
     "distill.env_steps=80",
@@ -121,7 +124,7 @@ def test_a_run_can_be_distilled_again(finished):
         "out=again",
         "episodes=2",
         "distill.updates=30",
-        "distill.env_steps=20",
+        "distill.env_steps=570",  # more than the run had: the teacher's schedules are the run's
         cwd=finished,
     )
     assert done.returncode == 0, done.stderr
@@ -166,6 +169,15 @@ def test_bad_settings_are_one_line_and_leave_nothing_behind(tmp_path, settings, 
     assert len(refused.stderr.strip().splitlines()) == 1
     assert "Traceback" not in refused.stderr
     assert not (tmp_path / "run").exists()
+
+
+def test_distilling_over_something_else_is_refused_before_the_work(tmp_path):
+    with RunFolder(TrainConfig(out=str(tmp_path / "run"))).begin():
+        pass
+    (tmp_path / "thesis").mkdir()
+    refused = run("distill", "run=run", "out=thesis", cwd=tmp_path)
+    assert refused.returncode == 2
+    assert refused.stderr == "grasp-distill: thesis exists and is not a policy bundle: choose another path.\n"
 
 
 @pytest.mark.parametrize(

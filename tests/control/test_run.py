@@ -161,3 +161,14 @@ def test_two_trainings_never_share_a_folder(tmp_path):
         pass
     with second.begin():
         pass
+
+
+@pytest.mark.parametrize("text", ["", "[1, 2]", "seed: [", "\x00", "# settings"])
+def test_damaged_settings_are_named_and_never_taken_for_the_defaults(tmp_path, text):
+    begun(config(tmp_path))
+    (tmp_path / "config.yaml").write_text(text)
+    for read in (lambda: RunFolder(config(tmp_path)), lambda: load_config(tmp_path)):
+        with pytest.raises(UserError, match=r"config.yaml (is damaged|does not fit)") as raised:
+            read()
+        assert len(str(raised.value).splitlines()) == 1
+    assert (tmp_path / "config.yaml").read_text() == text

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import gymnasium
 import numpy as np
 import pytest
@@ -9,15 +11,19 @@ import torch
 
 from grasp_control.build import generator, torch_generator
 from grasp_control.checkpoint import CheckpointStore
+from grasp_control.config import TrainConfig
 from grasp_control.empo2.agent import Agent
 from grasp_control.empo2.config import EMPO2Config
 from grasp_control.memory.config import MemoryConfig
 from grasp_control.memory.long_term import LongTermMemory
 from grasp_control.memory.window import ShortTermMemory, episode_windows, window_width
+from grasp_control.metrics import MetricsWriter
 from grasp_control.networks import fit_normaliser
 from grasp_control.runtime.local import LocalTrainer
+from grasp_control.train import learn
 from grasp_control.types import Trajectory
 from grasp_sim.contract import ACTION_DIM, OBSERVATION_DIM, executed_action
+from grasp_sim.errors import UserError
 
 CONTEXT = 4
 
@@ -222,3 +228,48 @@ def test_a_failed_start_is_repeated_until_it_succeeds():
     trainer.failed_starts = []
     fresh = trainer._choose_start()
     assert fresh == trainer._seeds[0]
+
+
+def test_a_stopped_run_measures_where_one_that_was_never_stopped_does(tmp_path):
+    config = TrainConfig(curve_every=60, curve_episodes=1, checkpoint_every=100, metrics_every=70)
+
+    def go(folder: Path, resume: bool, stop_at: int) -> None:
+        trainer, checkpoints = make_trainer(), CheckpointStore(folder / "checkpoints")
+        if resume:
+            trainer.resume(checkpoints.load_latest())
+        sample = trainer.sample_episode
+
+        def sample_or_stop():
+            if trainer.env_steps >= stop_at:
+                raise KeyboardInterrupt
+            return sample()
+
+        trainer.sample_episode = sample_or_stop  # type: ignore[method-assign]
+        with MetricsWriter(folder, resume_step=trainer.env_steps if resume else None) as metrics:
+            learn(config, trainer, checkpoints, metrics)
+
+    go(tmp_path / "whole", False, 1000)
+    with pytest.raises(KeyboardInterrupt):
+        go(tmp_path / "stopped", False, 170)
+    with pytest.raises(KeyboardInterrupt):
+        go(tmp_path / "stopped", True, 290)
+    go(tmp_path / "stopped", True, 1000)
+    for stream in ("evaluation", "train", "episodes", "score_histogram"):
+        whole, stopped = ((tmp_path / name / f"{stream}.csv").read_text() for name in ("whole", "stopped"))
+        assert whole == stopped
+    assert len((tmp_path / "whole" / "evaluation.csv").read_text().splitlines()) == 7  # 60, 120, ... 360
+
+
+def test_a_network_of_nans_ends_the_training_with_what_to_do():
+    trainer = make_trainer()
+    advance(trainer, 60)
+    with torch.no_grad():
+        next(trainer.agent.networks.conservative.parameters()).fill_(torch.nan)
+    with pytest.raises(
+        UserError, match=r"diverged at environment step \d+: .* lower algo.learning_rate than"
+    ):
+        trainer.learn()
+    with torch.no_grad():
+        next(trainer.agent.networks.average_policy.parameters()).fill_(torch.nan)
+    with pytest.raises(UserError, match=r"diverged .*actions are not finite"):
+        trainer.sample_episode()

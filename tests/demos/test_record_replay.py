@@ -169,3 +169,14 @@ def test_the_command_answers_a_mistake_with_one_line(argument, expected, monkeyp
 
 def test_training_finds_record_expert_beside_the_command():
     assert record.record_expert is recording.record_expert
+
+
+def test_a_snapshot_of_another_simulator_is_said(run, arm):
+    episode = run(episodes=1)[0]
+
+    class Picky(type(arm)):
+        def restore(self, snapshot):
+            self.numbers[:] = snapshot["numbers"]
+
+    with pytest.raises(DemoError, match=r"snapshot that does not fit the simulator here .*'fake': '1'"):
+        replay(replace(episode, snapshot={"numbers": np.zeros(3)}), Picky())

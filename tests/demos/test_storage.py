@@ -146,3 +146,36 @@ def test_a_policy_learns_the_intended_action_of_clean_and_the_executed_one_of_hu
     assert np.array_equal(clean.training_actions, episode.intended_actions)
     assert not np.array_equal(episode.executed_actions, episode.requested_actions)
     assert {f.name for f in fields(Episode)} >= set(ARRAYS)
+
+
+@pytest.mark.parametrize("array", [np.full((4, 6), "x"), np.zeros((4, 6), complex)])
+def test_an_array_of_another_type_is_named(make_episode, array):
+    data = episode_bytes(replace(make_episode(), executed_actions=array))
+    with pytest.raises(DemoError, match=f"holds executed_actions of type {array.dtype}; it must be float32"):
+        parse_episode(data)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "wanted"),
+    [
+        ("seed", "abc", "int"),
+        ("horizon", 2.5, "int"),
+        ("success", "yes", "bool"),
+        ("success", 1, "bool"),
+        ("rate_hz", "fast", "float"),
+        ("rate_hz", True, "float"),
+        ("task", ["lift"], "str"),
+        ("versions", [], r"Mapping\[str, str\]"),
+    ],
+)
+def test_metadata_of_another_type_is_named(make_episode, tmp_path, name, value, wanted):
+    path = tmp_path / "episode_000000.npz"
+    write_episode(path, make_episode(**{name: value}))
+    with pytest.raises(
+        DemoError, match=rf"episode_000000.npz holds {name} .*; it must be {wanted}\. Restore"
+    ):
+        read_episode(path)
+
+
+def test_a_whole_number_is_a_rate(make_episode):
+    assert parse_episode(episode_bytes(make_episode(rate_hz=20))).metadata.rate_hz == 20

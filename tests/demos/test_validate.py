@@ -121,3 +121,21 @@ def test_training_gets_one_error_with_the_file_in_it(make_episode, tmp_path):
         DemoError, match=r"episode_000000\.npz, step 0, delta_x: .*\(4 steps\)\. Mend or delete"
     ):
         require_valid([make_episode(), episode])
+
+
+def test_one_number_in_place_of_the_actions_is_named(make_episode):
+    defects = validate(replace(make_episode(), executed_actions=np.float32(0.5)))
+    assert "episode 0, executed_actions: has shape (); it must be (1, 6)" in [str(d) for d in defects]
+
+
+def test_a_negative_seed_or_horizon_is_named(make_episode):
+    defects = validate(make_episode(seed=-3, horizon=-1))
+    assert [(d.dimension, d.problem) for d in defects] == [
+        ("seed", "is -3; it must not be negative"),
+        ("horizon", "is -1; it must not be negative"),
+    ]
+
+
+def test_a_snapshot_that_is_not_finite_is_named(make_episode):
+    defect = the_defect(replace(make_episode(), snapshot={"numbers": np.array([0.0, np.nan])}))
+    assert (defect.dimension, defect.problem) == ("numbers", "of the simulator's snapshot is not finite")

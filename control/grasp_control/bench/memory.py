@@ -16,11 +16,12 @@ import numpy as np
 
 from grasp_control.bench.measure import Figure, latency, load_per_core, once, show, timings, write_csv
 from grasp_control.bench.trajectories import KINDS, STEPS, WIDTH, trajectories, windows
-from grasp_control.memory.config import MemoryConfig
+from grasp_control.empo2.config import MAX_BATCH
+from grasp_control.memory.config import MAX_CAPACITY, MemoryConfig
 from grasp_control.memory.encoder import WindowEncoder
 from grasp_control.memory.index import VectorIndex
 from grasp_control.memory.long_term import LongTermMemory
-from grasp_sim.cli import run_command
+from grasp_sim.cli import require_at_most, require_path, run_command
 from grasp_sim.contract import ACTION_DIM
 
 HELP = """Measure the long-term memory: prioritised cycle, retrieval, eviction, saving and loading.
@@ -61,6 +62,14 @@ class MemoryBenchConfig:
         for name in ("batch", "queries", "repeats"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}.")
+        if self.seed < 0:
+            raise ValueError(f"seed={self.seed} must not be negative.")
+        if max([self.rows, *self.retrieval_rows]) > MAX_CAPACITY:
+            raise ValueError(
+                f"rows={self.rows} and retrieval_rows={self.retrieval_rows} must be at most {MAX_CAPACITY}."
+            )
+        require_at_most(self, dict.fromkeys(("batch", "queries", "repeats"), MAX_BATCH))
+        require_path("out", self.out)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -70,6 +79,8 @@ def run(arguments: Sequence[str]) -> int:
 
 def measure(config: MemoryBenchConfig) -> None:
     """Print all tables and write the CSV."""
+    path = Path(config.out)
+    path.parent.mkdir(parents=True, exist_ok=True)  # fails now rather than after the measurements
     load = load_per_core()
     if load > 0.6:
         print(f"This machine is busy (load {load:.2f} per core): these figures are not worth keeping.")
@@ -82,7 +93,6 @@ def measure(config: MemoryBenchConfig) -> None:
         for figure in measure_retrieval(config, kind, rows)
     ]
     show(f"Retrieval of {NEIGHBOURS} neighbours, one thread, made-up vectors", retrieval)
-    path = Path(config.out)
     write_csv(path, replay + retrieval, load)
     print(f"Raw figures: {path}")
 

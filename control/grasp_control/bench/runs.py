@@ -42,6 +42,8 @@ class RunsConfig:
         """Check that there is something to compare."""
         if not self.runs:
             raise ValueError("runs is empty: name at least one run's folder, as in runs=[runs/a,runs/b].")
+        if Path(self.out).name in ("", ".."):
+            raise ValueError(f"out={self.out!r} names no file: give a beginning such as out=runs/compared.")
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -79,11 +81,11 @@ def compare(config: RunsConfig) -> None:
             for values in zip(*evaluation.values(), strict=True)
         ]
     out = Path(config.out)
-    write_rows(out.with_suffix(".csv"), rows)
+    write_rows(out.with_name(f"{out.name}.csv"), rows)
     write_rows(out.with_name(f"{out.name}_episodes.csv"), episodes)
     lines = table(folders)
-    out.with_suffix(".md").write_text("\n".join(lines) + "\n")
-    learning_curves(folders).savefig(out.with_suffix(".png"))
+    out.with_name(f"{out.name}.md").write_text("\n".join(lines) + "\n")
+    learning_curves(folders).savefig(out.with_name(f"{out.name}.png"))
     console_table = Table(*(cell.strip() for cell in lines[0].strip("|").split("|")))
     for line in lines[2:]:
         console_table.add_row(*(cell.strip() for cell in line.strip("|").split("|")))

@@ -5,7 +5,28 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-MAX_NEIGHBOURS = 64
+from grasp_sim.cli import require_at_most
+
+MAX_BATCH = 1_000_000
+
+_LIMITS = {
+    "batch_size": MAX_BATCH,
+    "imitation_batch": MAX_BATCH,
+    "cloning_batch": MAX_BATCH,
+    "cloning_updates": 100_000_000,
+    "updates_per_step": 1000,
+    "hidden_width": 16_384,
+    "actors": 256,
+    "critics": 256,
+    "improvement_samples": 1024,
+    "neighbours": 64,
+    "target_neighbours": 64,
+    "learning_rate": 1,
+    "final_learning_rate": 1,
+    "symmetry_angle": math.pi,
+    "exploration_noise": 10,
+}
+"""Beyond these, nothing is learned but the machine's memory is used up, or numbers overflow."""
 
 
 @dataclass
@@ -112,9 +133,7 @@ class EMPO2Config:
         ):
             if getattr(self, name) < 1:
                 raise ValueError(f"algo.{name}={getattr(self, name)} must be at least 1.")
-        for name in ("neighbours", "target_neighbours"):
-            if getattr(self, name) > MAX_NEIGHBOURS:
-                raise ValueError(f"algo.{name}={getattr(self, name)} is more than {MAX_NEIGHBOURS} a state.")
+        require_at_most(self, _LIMITS, "algo.")
         for name in ("imitation_batch", "cloning_batch"):
             if getattr(self, name) < self.actors:
                 raise ValueError(

@@ -6,8 +6,19 @@ import math
 from dataclasses import dataclass
 
 from grasp_control.memory.encoder import MAX_DIM, MIN_DIM
+from grasp_sim.cli import require_at_most
 
 MIN_CAPACITY, MAX_CAPACITY = 100, 2_000_000
+
+_MOST = {
+    "n_step": 1000,
+    "exact_below": MAX_CAPACITY,
+    "index_threads": 256,
+    "slip_lookback": 1000,
+    "demo_bonus": 1000.0,
+    "alpha": 10.0,
+    "deadline_ms": 60_000.0,
+}
 
 
 @dataclass
@@ -57,6 +68,7 @@ class MemoryConfig:
         for name in ("n_step", "exact_below", "index_threads"):
             if getattr(self, name) < 1:
                 raise ValueError(f"memory.{name} must be at least 1, got {getattr(self, name)}.")
+        require_at_most(self, _MOST, "memory.")
         for name in ("slip_lookback", "demo_bonus", "alpha"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise ValueError(f"memory.{name} must be finite and not negative, got {getattr(self, name)}.")

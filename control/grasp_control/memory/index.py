@@ -19,7 +19,10 @@ from typing import Any, cast
 import faiss
 import numpy as np
 
-_NPROBE = 64
+_NPROBE = 120
+_MOST_SCANNED = 55_000
+"""Codes read per query at most. Where rows lie dense the lists are long: this bounds the slowest queries, and
+the lists probed beyond the usual number find what lies between lists elsewhere."""
 _GROWTH = 4
 """The lists are trained again when the index holds this many times the rows they were trained for."""
 _ROWS_PER_LIST = 39
@@ -213,7 +216,6 @@ class VectorIndex:
         ivf = faiss.IndexIVFScalarQuantizer(
             faiss.IndexFlatL2(self.dim), self.dim, lists, faiss.ScalarQuantizer.QT_8bit, faiss.METRIC_L2
         )
-        ivf.nprobe = min(_NPROBE, lists)
         ivf.cp.niter = 10
         # Room around the range seen in training: later episodes may lie outside and would be clipped.
         ivf.sq.rangestat_arg = 0.5
@@ -239,6 +241,8 @@ class VectorIndex:
         self._vectors[: self._count] = self._vectors_of(self.ids)
 
     def _publish(self, ivf: faiss.IndexIVF) -> None:
+        # Set here, as neither need be in a saved index.
+        ivf.nprobe, ivf.max_codes = min(_NPROBE, ivf.nlist), _MOST_SCANNED
         # A GPU index cannot remove rows: the one on the CPU is the master, and a copy searches.
         self._ivf = self._searcher = ivf
         if faiss.get_num_gpus() > 0:

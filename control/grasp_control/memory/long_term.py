@@ -18,6 +18,7 @@ from grasp_control.memory import persistence
 from grasp_control.memory.config import MemoryConfig
 from grasp_control.memory.encoder import WindowEncoder
 from grasp_control.memory.eviction import surviving_rows
+from grasp_control.memory.fetch import aligned
 from grasp_control.memory.retrieval import GOOD, EmbeddingSpace, answer
 from grasp_control.memory.score import Scorer
 from grasp_control.memory.statistics import MemoryCounters, composition
@@ -221,7 +222,7 @@ class LongTermMemory:
         store, live = self.store, self.store.live_slots()
         stride = -(-len(live) // _FIT_ROWS) or 1
         encoder = self.space.encoder.refit(store.rows[live[::stride], store.window])
-        embeddings = np.empty_like(store.embeddings)
+        embeddings = aligned(*store.embeddings.shape)
         for start in range(0, len(live), _ENCODE_ROWS):
             slots = live[start : start + _ENCODE_ROWS]
             embeddings[slots] = encoder.encode(store.rows[slots, store.window])[0]
@@ -288,7 +289,7 @@ class LongTermMemory:
         rewards, gamma = np.asarray(trajectory.rewards, np.float64), self.config.gamma
         sums, discounts, ends = n_step_targets(rewards, trajectory.terminated, self.config.n_step, gamma)
         store = self.store
-        packed = np.empty((len(slots), store.rows.shape[1]), np.float32)
+        packed = np.empty((len(slots), store.width), np.float32)
         packed[:, store.window] = trajectory.windows[:-1]
         packed[:, store.bootstrap_window] = trajectory.windows[ends]
         packed[:, store.action] = trajectory.actions
@@ -296,7 +297,7 @@ class LongTermMemory:
         packed[:, store.n_step_reward] = sums
         packed[:, store.discount] = discounts
         packed[:, store.return_to_go] = returns_to_go(rewards, gamma)
-        store.rows[slots] = packed
+        store.rows[slots, : store.width] = packed
 
     def _priorities(self, scores: np.ndarray, sources: np.ndarray) -> np.ndarray:
         raised = scores + self.config.demo_bonus * (sources == Source.DEMO)
@@ -304,8 +305,7 @@ class LongTermMemory:
 
     def _batch(self, slots: np.ndarray, weights: np.ndarray) -> MemoryBatch:
         store = self.store
-        packed = store.gather(slots)
-        labels = np.take(store.labels, slots)
+        packed, labels = store.gather(slots)
         return MemoryBatch(
             ids=labels["id"],
             windows=packed[:, store.window],

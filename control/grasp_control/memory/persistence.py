@@ -60,7 +60,7 @@ def load(memory: LongTermMemory, path: Path) -> None:
     store, scorer = memory.store, memory.scorer
     labels = tensors["labels"].view(LABELS)[:, 0]
     slots = store.restore(labels["id"], state["generation"], tensors["free"])
-    store.rows[slots] = tensors["rows"]
+    store.rows[slots, : store.width] = tensors["rows"]
     store.embeddings[slots] = tensors["embeddings"]
     store.labels[slots] = labels
     store.tree.assign(slots, tensors["priorities"])
@@ -97,7 +97,7 @@ def _tensors(memory: LongTermMemory) -> dict[str, np.ndarray]:
     held: Any = slice(0, len(live)) if len(live) and live[-1] == len(live) - 1 else live
     return {
         "free": store.remaining_free(),
-        "rows": store.rows[held],
+        "rows": store.rows[held, : store.width],
         "embeddings": store.embeddings[held],
         "priorities": store.tree[live],
         "labels": store.labels[held].view(np.uint8).reshape(len(live), LABELS.itemsize),

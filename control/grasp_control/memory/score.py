@@ -20,6 +20,8 @@ import math
 import numpy as np
 from numba import njit
 
+from grasp_control.memory.fetch import AHEAD, prefetch_row
+
 TD_WEIGHT = 0.6
 NOVELTY_WEIGHT = 1.2
 
@@ -38,6 +40,8 @@ def _novelty(z: np.ndarray, rows: np.ndarray, mean: np.ndarray) -> np.ndarray:
         mean_norm += mean[j] * mean[j]
     out = np.empty(rows.size, np.float32)
     for i in range(rows.size):
+        if i + AHEAD < rows.size:
+            prefetch_row(z, rows[i + AHEAD])
         row = rows[i]
         dot = offset
         norm = offset

@@ -13,6 +13,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from grasp_control.memory.fetch import LINE, aligned, gather, prefetch
 from grasp_control.types import Source
 
 
@@ -45,36 +46,28 @@ def _rebuild(tree: np.ndarray) -> None:
 
 @njit(cache=True)
 def _find(tree: np.ndarray, targets: np.ndarray) -> np.ndarray:
-    # Level by level for the whole batch: the loads of one level are independent of each other, so the
-    # processor overlaps their cache misses; without branches, as half of them would be mispredicted.
+    # Level by level for the whole batch: by the time a level is read, what the level before asked for has
+    # arrived. Without branches, as half of them would be mispredicted; unsigned, as numba then leaves out
+    # its care for negative indices.
     leaves = tree.size // 2
-    nodes = np.ones(targets.size, np.int64)
+    nodes = np.ones(targets.size, np.uint64)
     width = 1
     while width < leaves:
         for i in range(nodes.size):
-            left = 2 * nodes[i]
+            left = nodes[i] << np.uint64(1)
             mass = tree[left]
             target = targets[i]
             right = target >= mass
-            nodes[i] = left + np.int64(right)
+            node = left + np.uint64(right)
+            nodes[i] = node
             targets[i] = target - mass if right else target
+            prefetch(tree.ctypes.data + np.int64(node << np.uint64(4)))
         width *= 2
     for i in range(nodes.size):
         # Rounding can push a target past the last mass below a node: the leaf with mass before it is meant.
         while tree[nodes[i]] == 0.0:
-            nodes[i] -= 1
-    return nodes - leaves
-
-
-@njit(cache=True)
-def _touch(rows: np.ndarray, slots: np.ndarray) -> np.float32:
-    # Reads one value of each cache line. These reads do not wait for each other, the copies of whole rows
-    # that follow would: together they take two thirds of the time of the copies alone.
-    total = np.float32(0.0)
-    for i in range(slots.size):
-        for j in range(0, rows.shape[1], 16):
-            total += rows[slots[i], j]
-    return total
+            nodes[i] -= np.uint64(1)
+    return nodes.view(np.int64) - leaves
 
 
 LABELS = np.dtype(
@@ -142,8 +135,10 @@ class RowStore:
         self.action = slice(2 * w, 2 * w + a)
         self.intended_action = slice(2 * w + a, 2 * w + 2 * a)
         self.n_step_reward, self.discount, self.return_to_go = range(2 * w + 2 * a, 2 * w + 2 * a + 3)
-        self.rows = np.empty((capacity, 2 * w + 2 * a + 3), np.float32)
-        self.embeddings = np.empty((capacity, embedding_dim), np.float32)
+        self.width = 2 * w + 2 * a + 3
+        self.rows = aligned(capacity, -(-4 * self.width // LINE) * LINE // 4)
+        """(N, R): `width` values each, padded to whole cache lines."""
+        self.embeddings = aligned(capacity, embedding_dim)
         self.labels = np.empty(capacity, LABELS)
         """(N,) records of `LABELS`."""
         self.labels["id"] = -1
@@ -174,10 +169,11 @@ class RowStore:
         """Taken slots in ascending order."""
         return np.flatnonzero(self.labels["id"] >= 0)
 
-    def gather(self, slots: np.ndarray) -> np.ndarray:
-        """(B, R) packed rows of `slots` (B,)."""
-        _touch(self.rows, slots)
-        return np.take(self.rows, slots, axis=0)
+    def gather(self, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(B, width) packed rows and (B,) labels of `slots` (B,)."""
+        words = self.labels.view(np.int64).reshape(self.capacity, -1)
+        labels = gather(words, slots, words.shape[1]).view(LABELS)[:, 0]
+        return gather(self.rows, slots, self.width), labels
 
     def take(self, count: int, sources: np.ndarray) -> np.ndarray:
         """Reserve `count` slots for rows of `sources` (count,) and give them ids; returns the slots."""

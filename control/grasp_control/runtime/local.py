@@ -6,18 +6,20 @@ an episode and a resumed run continues exactly.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import gymnasium
 import numpy as np
 
 from grasp_control.checkpoint import Checkpoint, CheckpointStore, capture, restore
-from grasp_control.empo2.agent import Agent, Stats
+from grasp_control.empo2.agent import Agent, Decision, Stats
 from grasp_control.memory.long_term import LongTermMemory
 from grasp_control.memory.window import ShortTermMemory
 from grasp_control.rollout import EpisodeResult, Rollout, episode_seeds, rollout
 from grasp_control.symmetry import turned
 from grasp_control.types import MemoryBatch, Source
+from grasp_sim.errors import UserError
 
 MEMORY_FILE = "memory.safetensors"
 
@@ -102,7 +104,7 @@ class LocalTrainer:
         member = int(self.rng.integers(self.agent.config.actors))
 
         def act(window: np.ndarray) -> tuple[np.ndarray, bool]:
-            decision = self.agent.act(window[None], self.memory, member=member)
+            decision = self._act(window[None], member)
             return decision.actions[0], bool(decision.gated[0])
 
         return rollout(
@@ -118,18 +120,34 @@ class LocalTrainer:
 
     def label(self, windows: np.ndarray) -> np.ndarray:
         """The hybrid policy's actions (B, A) for raw windows (B, W): actors, retrieval and critics."""
-        return self.agent.act(windows, self.memory, member=None).actions
+        return self._act(windows, None).actions
 
     def hybrid(self, window: np.ndarray) -> tuple[np.ndarray, bool]:
         """The hybrid policy for one window (W,), as a rollout asks."""
-        decision = self.agent.act(window[None], self.memory, member=None)
+        decision = self._act(window[None], None)
         return decision.actions[0], bool(decision.gated[0])
+
+    def _act(self, windows: np.ndarray, member: int | None) -> Decision:
+        decision = self.agent.act(windows, self.memory, member=member)
+        if not np.isfinite(decision.actions).all():
+            raise self._diverged("the policy's actions are not finite")
+        return decision
+
+    def _diverged(self, what: str) -> UserError:
+        return UserError(
+            f"training diverged at environment step {self.env_steps}: {what}. Start another run with a lower "
+            f"algo.learning_rate than {self.agent.config.learning_rate}."
+        )
 
     def learn(self) -> Stats:
         """One learner update."""
         config = self.agent.config
         batch = self.memory.sample(config.batch_size, self.rng)
-        return self.agent.update(batch, self.imitation_batch(config.imitation_batch), self.memory)
+        stats = self.agent.update(batch, self.imitation_batch(config.imitation_batch), self.memory)
+        wrong = [name for name, value in stats.items() if not math.isfinite(value)]
+        if wrong:
+            raise self._diverged(f"{', '.join(wrong)} of update {self.agent.updates} are not finite")
+        return stats
 
     def clone(self) -> float:
         """One update of behaviour cloning on the memory's successful episodes; returns the loss."""

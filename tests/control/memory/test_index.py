@@ -1,5 +1,7 @@
 """Retrieval index: the laws that FAISS itself does not hold (CASES 13, 14)."""
 
+from typing import Any
+
 import faiss
 import numpy as np
 import pytest
@@ -62,6 +64,23 @@ def test_approximate_search_recalls_and_removes():
     assert recall >= 0.95
     true = np.linalg.norm(asked[:, None] - vectors[ids], axis=-1)
     np.testing.assert_allclose(distances, true, rtol=1e-4, atol=1e-3)
+
+
+def test_a_saved_index_searches_as_widely_as_a_new_one_and_reads_a_bounded_number_of_codes():
+    rng = np.random.default_rng(8)
+    vectors = clustered(20_000, rng)
+    index = make(vectors, exact_below=5_000)
+    state = index.state()
+    older: Any = faiss.deserialize_index(state["faiss"])
+    older.nprobe = 1
+    restored = VectorIndex(DIM, lambda ids: vectors[ids])
+    restored.restore({**state, "faiss": faiss.serialize_index(older)})
+    asked = rng.standard_normal((50, DIM)).astype(np.float32)
+    for one, two in zip(index.search(asked, 8), restored.search(asked, 8), strict=True):
+        np.testing.assert_array_equal(one, two)
+    assert restored._ivf is not None
+    assert restored._ivf.nprobe > 1
+    assert restored._ivf.max_codes > 0
 
 
 def test_grows_through_the_threshold_in_small_steps_and_shrinks_below_it():

@@ -1,0 +1,49 @@
+"""Demonstrations given to a run: taken when they mean what the run means, otherwise refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from grasp_control.build import load_demonstrations
+from grasp_control.config import DemosConfig, TrainConfig
+from grasp_control.run import RunFolder
+from grasp_demos.record import record_expert
+from grasp_demos.writer import write_episode
+from grasp_sim import registry
+from grasp_sim.config import EnvConfig
+from grasp_sim.errors import UserError
+
+
+@pytest.fixture(scope="module")
+def env():
+    built = registry.make(**vars(EnvConfig()))
+    yield built
+    built.close()
+
+
+@pytest.fixture(scope="module")
+def recorded(env, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("recorded")
+    rng = np.random.default_rng(0)
+    return record_expert(env, folder, task="robosuite-lift", episodes=1, rng=rng)[0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"task": "pour"}, "recorded in pour at 20.0 Hz, this run trains robosuite-lift at 20.0 Hz"),
+        ({"rate_hz": 10.0}, "recorded in robosuite-lift at 10.0 Hz, this run trains robosuite-lift at 20.0"),
+        ({"control_mode": "osc"}, "recorded in control mode 'osc'"),
+    ],
+)
+def test_demonstrations_of_another_meaning_are_refused(env, recorded, tmp_path, changes, said):
+    config = TrainConfig(out=str(tmp_path / "run"), demos=DemosConfig(path=str(tmp_path), episodes=1))
+    write_episode(tmp_path / "episode_000000.npz", recorded)
+    assert len(load_demonstrations(config, RunFolder(config), env)) == 1
+    other = replace(recorded, metadata=replace(recorded.metadata, **changes))
+    write_episode(tmp_path / "episode_000000.npz", other)
+    with pytest.raises(UserError, match=said):
+        load_demonstrations(config, RunFolder(config), env)

@@ -7,7 +7,6 @@ import sys
 import numpy as np
 import pybullet
 import pytest
-from grasp_sim.robosuite_env import RobosuiteLift
 
 from grasp_sim import gripper, objects, registry, scene, ur5e
 from grasp_sim.contract import ActionScale, Command

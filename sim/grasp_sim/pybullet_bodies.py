@@ -91,10 +91,11 @@ def add_table(client: int) -> int:
     return table
 
 
-def add_robot(client: int, joint_positions: np.ndarray) -> int:
+def add_robot(client: int, joint_positions: np.ndarray, link_inertia: np.ndarray) -> int:
     """Arm and gripper at rest with joints (6,) in rad, open, its motors off; returns its body number.
 
-    Without joint friction: Bullet's is explicit, and on light wrists unstable from 0.5 N m s/rad.
+    `link_inertia` (6,) in kg m^2 is added about every axis of the arm's links. There is no joint friction:
+    Bullet's is explicit, and on light wrists unstable from 0.5 N m s/rad.
     """
     robot = pybullet.loadURDF(
         str(urdf_path()),
@@ -115,6 +116,11 @@ def add_robot(client: int, joint_positions: np.ndarray) -> int:
             angularDamping=0.0,
             maxJointVelocity=float(ur5e.VELOCITY_MAX.max()),
             physicsClientId=client,
+        )
+    for link, more in zip(ARM, link_inertia.tolist(), strict=True):
+        inertia = pybullet.getDynamicsInfo(robot, link, physicsClientId=client)[2]
+        pybullet.changeDynamics(
+            robot, link, localInertiaDiagonal=[value + more for value in inertia], physicsClientId=client
         )
     for finger in FINGERS:  # a call of its own: together with a damping it would change the base
         pybullet.changeDynamics(

@@ -23,7 +23,7 @@ from grasp_sim.pybullet_bodies import (
     inertial_frame,
     place_object,
 )
-from grasp_sim.pybullet_dynamics import ArmDynamics
+from grasp_sim.pybullet_dynamics import LINK_INERTIA, ArmDynamics
 from grasp_sim.pybullet_picture import PybulletPicture
 from grasp_sim.scene import Start
 from grasp_sim.tasks import Task
@@ -59,12 +59,14 @@ class PybulletScene:
     Rebuilding takes 3 ms and leaves nothing of the last episode behind, so that a start decides all of it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, control_mode: str) -> None:
+        """`control_mode` "osc" gives the arm's links the inertia of rotors, which "servo" has no need of."""
         self.client: int = pybullet.connect(pybullet.DIRECT)
         self.robot, self.object = -1, -1
         """Body numbers in the client; -1 before the first reset."""
         self._start: Start | None = None
-        self._dynamics = ArmDynamics()
+        self._link_inertia = LINK_INERTIA if control_mode == "osc" else np.zeros(ur5e.DOF)
+        self._dynamics = ArmDynamics(self._link_inertia)
         self._inertia = (self._dynamics.inertia(ur5e.HOME) + ARMATURE).tolist()
         self._T_inertial_object: Pose | None = None
         self._steps = 0
@@ -88,7 +90,7 @@ class PybulletScene:
             physicsClientId=client,
         )
         add_table(client)
-        self.robot = add_robot(client, start.joint_positions)
+        self.robot = add_robot(client, start.joint_positions, self._link_inertia)
         self.object = add_object(client, start.object)
         frame, _ = inertial_frame(start.object)
         half_yaw = start.object_yaw / 2.0
@@ -349,5 +351,5 @@ class PybulletScene:
 
 
 def make_scene(control_mode: str, task: Task) -> PybulletScene:
-    """The scene of any task and control mode: all use the project's gripper here."""
-    return PybulletScene()
+    """The scene of any task: all use the project's gripper here."""
+    return PybulletScene(control_mode)

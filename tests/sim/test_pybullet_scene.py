@@ -68,8 +68,8 @@ def aside(spec: ObjectSpec | None = None, joints: np.ndarray = ur5e.HOME, **phys
 class Robot:
     """A scene driven through the servo, as environments do."""
 
-    def __init__(self, start: Start) -> None:
-        self.scene = PybulletScene()
+    def __init__(self, start: Start, control_mode: str = "servo") -> None:
+        self.scene = PybulletScene(control_mode)
         self.servo = Servo()
         self.reset(start)
 
@@ -108,8 +108,8 @@ class Robot:
 def robot():
     made = []
 
-    def make(start: Start) -> Robot:
-        made.append(Robot(start))
+    def make(start: Start, control_mode: str = "servo") -> Robot:
+        made.append(Robot(start, control_mode))
         return made[-1]
 
     yield make
@@ -344,10 +344,10 @@ def test_osc_moves_the_arm_as_robosuite_does(robot, action):
     for _ in range(30):
         env.step(np.array([*action, 0, 1, 0], dtype=np.float32))
     expected = KINEMATICS.pose(env._scene.joints()[0])[0] - KINEMATICS.pose(joints)[0]
-    one = robot(aside(joints=joints)).scene
+    one = robot(aside(joints=joints), "osc").scene
     osc(one, 30, move=0.05 * np.array(action))
     moved = tcp(one)[0] - KINEMATICS.pose(joints)[0]
-    assert np.abs(moved - expected).max() < 0.006
+    assert np.abs(moved - expected).max() < 0.08 * np.linalg.norm(expected)
     env.close()
 
 
@@ -358,7 +358,7 @@ def test_gain_and_damping_change_osc(robot):
         ("soft", {"actuator_gain_scale": 0.5}),
         ("stiff", {"damping_scale": 20}),
     ):
-        one = robot(aside(**physics)).scene
+        one = robot(aside(**physics), "osc").scene
         before = tcp(one)[0]
         osc(one, 10, move=(0.0, 0.0, 0.03))
         moved[name] = tcp(one)[0][2] - before[2]
@@ -366,15 +366,18 @@ def test_gain_and_damping_change_osc(robot):
     assert moved["stiff"] < 0.99 * moved["nominal"]
 
 
-def test_osc_holds_still_and_lifts_a_block(robot):
-    one = robot(between_fingers(block(0.1))).scene
+@pytest.mark.parametrize(("mass", "force"), [(0.1, 60.0), (0.5, 127.0)])
+def test_osc_holds_still_and_lifts_a_block(robot, mass, force):
+    one = robot(between_fingers(block(mass)), "osc").scene
     before = tcp(one)[0]
     osc(one, 5)
     np.testing.assert_allclose(tcp(one)[0], before, atol=1e-4)
-    osc(one, 14, opening=0.0)
-    osc(one, 15, opening=0.0, move=(0.0, 0.0, 0.03))
+    osc(one, 14, opening=0.0, force=force)
+    assert np.abs(tcp(one)[0] - before).max() < 2e-3  # its own grip does not push the arm about
+    osc(one, 15, opening=0.0, force=force, move=(0.0, 0.0, 0.03))
     assert one.object_pose()[0][2] > scene.TABLE_HEIGHT + 0.07
-    assert one.pad_forces(tcp(one)[1][:, 0]) == pytest.approx([60.0, 60.0], rel=0.03)
+    assert tcp(one)[1][2, 2] < -0.995  # still points down
+    assert one.pad_forces(tcp(one)[1][:, 0]) == pytest.approx([force, force], rel=0.03)
 
 
 # ---- independence and repeatability
@@ -425,17 +428,18 @@ def test_many_resets_leave_bodies_and_memory_as_they_were(robot):
     assert resident_bytes() - before < 4e6
 
 
+@pytest.mark.parametrize("mode", ["servo", "osc"])
 @pytest.mark.parametrize("shape", ["L of boxes", "lying cylinder", "sphere"])
-def test_restoring_continues_to_the_last_bit(robot, shape):
+def test_restoring_continues_to_the_last_bit(robot, shape, mode):
     start = between_fingers(SHAPES[shape], gripper_force_scale=0.9)
-    one = robot(start)
+    one = robot(start, mode)
     routine(one, 22)  # the object is in the air
     osc(one.scene, 2, opening=0.0, move=(0.0, 0.01, 0.01), yaw=0.1)
     saved, servo = one.scene.save(), one.servo.save()
     assert all(isinstance(value, np.ndarray) for value in saved.values())
     seen = one.measured()
     expected = routine(one, 20)
-    other = robot(aside())
+    other = robot(aside(), mode)
     routine(other, 5)
     for again in (other, one):
         again.scene.restore(start, saved)
@@ -533,7 +537,7 @@ def test_a_picture_shows_the_scene_and_changes_nothing(robot):
 
 
 def test_closing_twice_is_harmless():
-    one = PybulletScene()
+    one = PybulletScene("servo")
     one.reset(aside())
     one.render(16, 12)
     one.close()

@@ -20,7 +20,7 @@ from grasp_sim.randomization import RandomizationConfig
 from grasp_sim.rewards import UnknownName, make_reward
 from grasp_sim.scene import Scene, Start
 from grasp_sim.sensing import Sensors
-from grasp_sim.servo import Servo
+from grasp_sim.servo import Servo, upright_turn
 from grasp_sim.slip import SlipTracker
 from grasp_sim.tasks import Difficulty, ObjectsConfig, Task, find_task
 
@@ -267,7 +267,9 @@ class GraspEnv(gymnasium.Env):
         """Simulate one control step."""
         command = contract.decode(action, self.action_scale)
         if self.control_mode == "osc":
-            self._scene.advance_osc(command, self.action_scale)
+            # Left alone, the law lets the tool tilt by up to 20 degrees: it holds whatever tilt there is.
+            _, rotation = self._kinematics.pose(self._scene.joints()[0])
+            self._scene.advance_osc(command, upright_turn(rotation, command.delta_yaw))
             return
         start = self._servo.joint_target
         assert start is not None

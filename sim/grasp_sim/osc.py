@@ -80,6 +80,11 @@ def rotation_of(quaternion: np.ndarray) -> np.ndarray:
     )
 
 
+def limited(vector: np.ndarray, limit: float) -> np.ndarray:
+    """(3,) with each number within +-limit, as robosuite clips an action before it scales it."""
+    return np.clip(np.asarray(vector, dtype=np.float64), -limit, limit)
+
+
 @jit
 def goal_pose(
     position: np.ndarray,

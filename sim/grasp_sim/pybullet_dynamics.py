@@ -15,7 +15,6 @@ import mujoco
 import numpy as np
 
 from grasp_sim import ur5e
-from grasp_sim.contract import ActionScale, Command
 from grasp_sim.ur5e_model import arm_model
 
 _ROTORS = 5.0 / np.arange(1, ur5e.DOF + 1)  # kg m^2, robosuite's armature of each joint of the arm
@@ -73,15 +72,15 @@ class ArmDynamics:
         return self._data.site_xpos[self._tcp].copy(), self._data.site_xmat[self._tcp].reshape(3, 3).copy()
 
     def osc_goal(
-        self, joints: list[float], command: Command, scale: ActionScale
+        self, joints: list[float], move: np.ndarray, turn: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The TCP's goal, (3,) in m and (3, 3), that OSC_POSE makes of a command at joints (8,)."""
+        """The TCP's goal, (3,) in m and (3, 3), `move` and `turn` (`Scene.advance_osc`) from joints (8,)."""
         from grasp_sim import osc  # in servo mode numba is never loaded
 
         position, rotation = self.tcp(joints)
-        move = command.delta_position / scale.position * osc.POSITION_SCALE
-        turn = np.array([0.0, 0.0, command.delta_yaw / scale.yaw * osc.ROTATION_SCALE])
-        return osc.goal_pose(position, rotation, move, osc.quaternion_of(turn), np.zeros(3), np.eye(3))
+        delta = osc.limited(move, osc.POSITION_SCALE)
+        quaternion = osc.quaternion_of(osc.limited(turn, osc.ROTATION_SCALE))
+        return osc.goal_pose(position, rotation, delta, quaternion, np.zeros(3), np.eye(3))
 
     def osc_torques(
         self,

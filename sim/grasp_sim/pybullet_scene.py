@@ -11,7 +11,7 @@ import numpy as np
 import pybullet
 
 from grasp_sim import gripper, scene, servo, ur5e
-from grasp_sim.contract import ActionScale, Command
+from grasp_sim.contract import Command
 from grasp_sim.objects import GRAVITY
 from grasp_sim.pybullet_bodies import (
     ARM,
@@ -142,17 +142,17 @@ class PybulletScene:
                 self._step(gravity)
         self._steps += 1
 
-    def advance_osc(self, command: Command, scale: ActionScale) -> None:
+    def advance_osc(self, command: Command, turn: np.ndarray) -> None:
         """Simulate one control step of robosuite's OSC_POSE law; the gripper as in `advance_servo`.
 
         The law runs in every physics step. The posture of its null space is the one the episode began with.
         """
-        move = [*command.delta_position.tolist(), command.delta_yaw, scale.position, scale.yaw]
+        move = [*command.delta_position.tolist(), *turn.tolist()]
         if not self._begin_step([1.0, *move, *[0.0] * 6, command.opening, command.force_limit]):
             return
         joints, velocities = self._joint_states()
         period = self._choose_resolution(command, joints)
-        goal = self._dynamics.osc_goal(joints, command, scale)
+        goal = self._dynamics.osc_goal(joints, command.delta_position, turn)
         pybullet.setJointMotorControlArray(
             self.robot,
             ARM,
@@ -312,7 +312,7 @@ class PybulletScene:
         """Everything the simulator's future depends on besides the episode's `Start`: what was asked so far.
 
         `asked` (steps, 15): 0, joint targets from (6,) and to (6,) for a step of `advance_servo`; 1, the
-        command's position (3,) and yaw, their scales, zeros (6,) for one of `advance_osc`; then opening and
+        command's move (3,), the turn (3,) and zeros (6,) for one of `advance_osc`; then opening and
         force limit. Bullet's own files do not hold all of its state: between curved shapes it begins the
         search for contacts where it last ended, so a restored file goes on differently in the last digits.
         """
@@ -326,9 +326,7 @@ class PybulletScene:
             if row[0] == 0.0:
                 self.advance_servo(row[1:7], row[7:13], Command(np.zeros(3), 0.0, opening, force_limit))
             else:
-                yaw, position_scale, yaw_scale = row[4:7].tolist()
-                scale = ActionScale(position=position_scale, yaw=yaw_scale)
-                self.advance_osc(Command(row[1:4], yaw, opening, force_limit), scale)
+                self.advance_osc(Command(row[1:4], 0.0, opening, force_limit), row[4:7])
 
     # ---- the rest
 

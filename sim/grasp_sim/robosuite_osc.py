@@ -263,7 +263,9 @@ class OscStepper:
         mujoco.mj_kinematics(model, self._scratch)
         self._base_position = self._scratch.site_xpos[base].copy()
         self._base_rotation = self._scratch.site_xmat[base].reshape(3, 3).copy()
-        self._run(np.zeros(ur5e.DOF), np.zeros((0, len(gripper_actuators))))  # compiles; simulates nothing
+        self._run(
+            np.zeros(3), np.zeros(3), np.zeros((0, len(gripper_actuators)))
+        )  # compiles; simulates nothing
 
     def reset(self, joint_positions: np.ndarray) -> None:
         """Begin an episode in which the arm starts from these joints (6,) in rad, at rest.
@@ -284,26 +286,26 @@ class OscStepper:
         self._fresh = False
         self._started = True
 
-    def step(self, action: np.ndarray, gripper: np.ndarray) -> bool:
+    def step(self, move: np.ndarray, turn: np.ndarray, gripper: np.ndarray) -> bool:
         """Simulate one control step; False when the simulation broke down, until `data` is reset.
 
-        `action` (6,) in [-1, 1] is robosuite's, clipped: the goal's displacement in units of POSITION_SCALE
-        and its rotation vector in units of ROTATION_SCALE, both along the base's axes. `gripper` (S, G) are
-        the controls of the gripper's actuators at each of the S substeps, limited to their control range.
+        `move` (3,) in m and `turn` (3,), a rotation vector in rad, both along the base's axes, are what the
+        goal is away from where the tool is; each number is limited to POSITION_SCALE and ROTATION_SCALE.
+        `gripper` (S, G) are the controls of the gripper's actuators at each of the S substeps, limited to
+        their control range.
         """
         if not self._started:
             raise RuntimeError("OscStepper.step before OscStepper.reset: the posture is not known yet.")
-        return self._run(action, gripper)
+        return self._run(move, turn, gripper)
 
-    def _run(self, action: np.ndarray, gripper: np.ndarray) -> bool:
-        scaled = np.clip(np.asarray(action, dtype=np.float64), -1.0, 1.0)
+    def _run(self, move: np.ndarray, turn: np.ndarray, gripper: np.ndarray) -> bool:
         healthy = _advance(
             self._library,
             self._physics,
             self._measured,
             self._fresh,
-            scaled[:3] * osc.POSITION_SCALE,
-            osc.quaternion_of(scaled[3:] * osc.ROTATION_SCALE),
+            osc.limited(move, osc.POSITION_SCALE),
+            osc.quaternion_of(osc.limited(turn, osc.ROTATION_SCALE)),
             self._base_position,
             self._base_rotation,
             self._posture,

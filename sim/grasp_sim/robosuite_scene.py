@@ -18,7 +18,7 @@ import mujoco
 import numpy as np
 
 from grasp_sim import scene, servo, ur5e
-from grasp_sim.contract import ActionScale, Command
+from grasp_sim.contract import Command
 from grasp_sim.scene import Start
 from grasp_sim.tasks import Task
 
@@ -221,14 +221,12 @@ class RobosuiteScene:
             self.data.ctrl[self._fingers.ctrl] = finger
             mujoco.mj_step(self.model, self.data, self.substeps // CHUNKS)
 
-    def advance_osc(self, command: Command, scale: ActionScale) -> None:
+    def advance_osc(self, command: Command, turn: np.ndarray) -> None:
         """One control step of robosuite's OSC_POSE. It knows the Robotiq 85 only as opening or closing."""
         assert self._osc is not None
-        move = command.delta_position / scale.position
-        turn = command.delta_yaw / scale.yaw
         fingers = np.array(self._fingers.osc_targets(command, self.substeps))
         both = np.stack([fingers, fingers], axis=1)
-        if not self._osc.step(np.array([*move, 0.0, 0.0, turn]), both):
+        if not self._osc.step(command.delta_position, turn, both):
             self._broken = True
 
     # ---- measuring

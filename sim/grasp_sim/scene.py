@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 
 from grasp_sim import gripper, ur5e
-from grasp_sim.contract import ActionScale, Command
+from grasp_sim.contract import Command
 from grasp_sim.objects import ObjectSpec, Part
 
 TABLE_HEIGHT = -0.112
@@ -86,8 +86,10 @@ class Scene(Protocol):
         `command.opening` with at most `command.force_limit`."""
         ...
 
-    def advance_osc(self, command: Command, scale: ActionScale) -> None:
-        """Simulate one control step of robosuite's OSC_POSE law; the gripper as in `advance_servo`."""
+    def advance_osc(self, command: Command, turn: np.ndarray) -> None:
+        """Simulate one control step of robosuite's OSC_POSE law: the TCP's goal is `command.delta_position`
+        away from where it is, and turned by the rotation vector `turn` (3,) in rad about the base's axes.
+        Each number is limited to the law's range. The gripper as in `advance_servo`."""
         ...
 
     @property

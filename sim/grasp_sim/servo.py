@@ -57,6 +57,12 @@ def down_rotation(yaw: float) -> np.ndarray:
     return np.array([[cos, sin, 0.0], [sin, -cos, 0.0], [0.0, 0.0, -1.0]])
 
 
+def upright_turn(rotation: np.ndarray, delta_yaw: float) -> np.ndarray:
+    """Rotation vector (3,), base frame, from a tool at `rotation` (3, 3) to one that points straight down and
+    heads `delta_yaw` rad further."""
+    return rotation_error(down_rotation(heading(rotation) + delta_yaw), rotation)
+
+
 def wrap(angle: float) -> float:
     """The same angle in [-pi, pi)."""
     return float((angle + np.pi) % (2.0 * np.pi) - np.pi)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from grasp_sim import osc, robosuite_osc, ur5e
-from grasp_sim.contract import ActionScale, Command
+from grasp_sim.contract import Command
 from grasp_sim.objects import box
 from grasp_sim.robosuite_fingers import ROBOTIQ_SPEED, RobotiqRule
 from grasp_sim.robosuite_osc import OscStepper
@@ -41,6 +41,12 @@ def make_lift() -> Lift:
     )
 
 
+def scaled(action: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """What robosuite makes of the first six numbers of its action: a displacement in m, a turn in rad."""
+    clipped = np.clip(action[:6], -1.0, 1.0)
+    return clipped[:3] * 0.05, clipped[3:] * 0.5
+
+
 class Ported:
     """The same scene stepped by the port; robosuite builds it and resets it."""
 
@@ -55,7 +61,8 @@ class Ported:
         self.rule = RobotiqRule(self.model.actuator(FINGERS[0]).ctrlrange)
 
     def step(self, action: np.ndarray) -> bool:
-        return self.stepper.step(action[:6], np.full((SUBSTEPS, 2), self.rule.step(action[6])))
+        fingers = np.full((SUBSTEPS, 2), self.rule.step(action[6]))
+        return self.stepper.step(*scaled(action), fingers)
 
     def save(self) -> tuple:
         physics = np.empty(mujoco.mj_stateSize(self.model, STATE))
@@ -160,7 +167,8 @@ def test_the_scene_equals_robosuite_to_the_last_bit():
         action[6] = -1.0 if step % 20 < 10 else 1.0
         theirs.suite.step(action)
         opening = 0.085 if action[6] < 0.0 else 0.0
-        ours.advance_osc(Command(action[:3], action[5], opening, 20.0), ActionScale(position=1.0, yaw=1.0))
+        move, turn = scaled(action)
+        ours.advance_osc(Command(move, 0.0, opening, 20.0), turn)
         assert state(ours.data) == state(theirs.data), f"step {step}"
     assert not ours.faulty
 
@@ -242,13 +250,13 @@ def test_an_action_that_is_not_finite_is_a_fault(ported, index):
     ported.reset(0)
     action = np.zeros(6)
     action[index] = np.nan
-    assert not ported.stepper.step(action, np.zeros((SUBSTEPS, 2)))
+    assert not ported.stepper.step(*scaled(action), np.zeros((SUBSTEPS, 2)))
 
 
 @pytest.mark.usefixtures("elsewhere")
 def test_a_gripper_control_that_is_not_finite_is_a_fault(ported):
     ported.reset(0)
-    assert not ported.stepper.step(np.zeros(6), np.full((SUBSTEPS, 2), np.nan))
+    assert not ported.stepper.step(np.zeros(3), np.zeros(3), np.full((SUBSTEPS, 2), np.nan))
 
 
 @pytest.mark.parametrize("part", ["qpos", "qvel"])
@@ -265,7 +273,7 @@ def test_a_bad_state_is_a_fault_until_the_reset(ported, part, value):
 def test_it_must_be_reset_first(ported):
     fresh = OscStepper(ported.model, ported.data, tool_site=TOOL, gripper_actuators=FINGERS)
     with pytest.raises(RuntimeError, match=r"before OscStepper\.reset"):
-        fresh.step(np.zeros(6), np.zeros((SUBSTEPS, 2)))
+        fresh.step(np.zeros(3), np.zeros(3), np.zeros((SUBSTEPS, 2)))
     with pytest.raises(RuntimeError, match=r"before OscStepper\.reset"):
         fresh.save()
 
@@ -321,9 +329,7 @@ def test_any_arm_of_six_joints_takes_any_gripper():
     mujoco.mj_kinematics(model, data)
     before = data.site("tool").xpos.copy()
     for _ in range(4):
-        assert stepper.step(
-            np.array([0.0, 0.0, 1.0, 0.0, 0.0, 0.0]), np.linspace((0, 0.01), (0.03, 0.05), 25)
-        )
+        assert stepper.step(np.array([0.0, 0.0, 1.0]), np.zeros(3), np.linspace((0, 0.01), (0.03, 0.05), 25))
     assert data.ctrl[:2].tolist() == [0.04, 0.03]
     assert data.site("tool").xpos[2] > before[2] + 0.01
     assert data.time == pytest.approx(4 * 25 * model.opt.timestep)

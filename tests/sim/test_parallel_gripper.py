@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from grasp_sim import gripper, servo, ur5e
-from grasp_sim.contract import ActionScale, Command
+from grasp_sim.contract import Command
 from grasp_sim.objects import ObjectSpec, Part, box
 from grasp_sim.robosuite_scene import RobosuiteScene
 from grasp_sim.scene import TABLE_HEIGHT, Physics, Start
@@ -228,10 +228,10 @@ def test_the_gripper_is_the_same_in_osc_mode():
     scene = RobosuiteScene("osc", "parallel")
     free_air(scene)
     for _ in range(8):
-        scene.advance_osc(command(0.04, 40.0), ActionScale(position=0.05, yaw=0.5))
+        scene.advance_osc(command(0.04, 40.0), np.zeros(3))
     assert scene.opening() == pytest.approx(0.04, abs=1e-4)
     scene.model.opt.gravity[2] = 0.0
     scene.reset(start(block()))
     for _ in range(10):
-        scene.advance_osc(command(0.0, 40.0), ActionScale(position=0.05, yaw=0.5))
+        scene.advance_osc(command(0.0, 40.0), np.zeros(3))
     np.testing.assert_allclose(scene.pad_forces(CLOSING), 40.0, rtol=0.03)

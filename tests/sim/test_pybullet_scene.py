@@ -9,7 +9,7 @@ import pybullet
 import pytest
 
 from grasp_sim import gripper, objects, registry, scene, ur5e
-from grasp_sim.contract import ActionScale, Command
+from grasp_sim.contract import Command
 from grasp_sim.objects import ObjectSpec, Part
 from grasp_sim.pybullet_bodies import FINGERS
 from grasp_sim.pybullet_scene import PybulletScene
@@ -17,7 +17,6 @@ from grasp_sim.scene import Physics, Start
 from grasp_sim.servo import Servo
 
 KINEMATICS = ur5e.Kinematics()
-OSC_SCALE = ActionScale(position=0.05, yaw=0.5)
 STILL = np.zeros(3)
 GOAL_HEIGHT = 0.0
 """m, which no scene looks at."""
@@ -333,22 +332,20 @@ def test_the_arm_gives_way_to_more_than_its_torque(robot):
 
 def osc(one: PybulletScene, steps: int, **what) -> None:
     for _ in range(steps):
-        one.advance_osc(command(**what), OSC_SCALE)
+        one.advance_osc(command(**what), np.array([0.0, 0.0, what.get("yaw", 0.0)]))
 
 
 @pytest.mark.parametrize("action", [(0.2, 0.2, 0.0), (0.0, 0.0, 0.6)])
-def test_osc_moves_the_arm_as_robosuite_does(robot, action):
-    env = registry.make("robosuite-lift", control_mode="osc", seed=0)
-    env.reset(seed=0)
-    joints = env._scene.joints()[0]
-    for _ in range(30):
-        env.step(np.array([*action, 0, 1, 0], dtype=np.float32))
-    expected = KINEMATICS.pose(env._scene.joints()[0])[0] - KINEMATICS.pose(joints)[0]
-    one = robot(aside(joints=joints), "osc").scene
-    osc(one, 30, move=0.05 * np.array(action))
-    moved = tcp(one)[0] - KINEMATICS.pose(joints)[0]
-    assert np.abs(moved - expected).max() < 0.08 * np.linalg.norm(expected)
-    env.close()
+def test_osc_moves_the_arm_as_robosuite_does(action):
+    moves = []
+    for simulator in ("robosuite", "pybullet"):
+        env = registry.make(f"{simulator}-lift", control_mode="osc")
+        first = env.reset(seed=0)[1]["state"].tcp_position
+        for _ in range(30):
+            info = env.step(np.array([*action, 0, 1, 0], dtype=np.float32))[4]
+        moves.append(info["state"].tcp_position - first)
+        env.close()
+    assert np.abs(moves[1] - moves[0]).max() < 0.08 * np.linalg.norm(moves[0])
 
 
 def test_gain_and_damping_change_osc(robot):

@@ -123,6 +123,7 @@ class RobosuiteScene:
         self._osc: OscStepper | None = None
         if control_mode == "servo":
             self._make_position_actuators()
+        self.model.site_rgba[:, 3] = 0.0  # robosuite draws a line through the gripper
         else:
             self._osc = OscStepper(
                 self.model,

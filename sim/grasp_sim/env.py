@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict
 from importlib import import_module
 from importlib.metadata import version
@@ -53,15 +56,29 @@ SIMULATORS: dict[str, Simulator] = {
 """Imported only when asked for, so that one simulator never loads the other."""
 
 
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Drops what is printed to the error stream meanwhile: PyBullet greets with its build time."""
+    sys.stderr.flush()
+    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
+
+
 class GraspEnv(gymnasium.Env):
     """A UR5e grasps one object off a table: 20 Hz, terminated on success, truncated at the horizon.
 
     State-only: nothing here touches OpenGL until `render_frame` is called.
 
     `info` holds after a step: state (GraspState as measured, what the observation encodes), true_state (the
-    simulator's own), requested_action and executed_action (6,), success, grasped, slip, drop, broken and
-    sim_fault (bool). Success, slips and the reward are judged on the true state. After a reset it holds
-    state, true_state, start (`Start`) and randomization (a dict of what was drawn). A simulator fault (a
+    simulator's own), start (`Start`), requested_action and executed_action (6,), success, grasped, slip,
+    drop, broken and sim_fault (bool). Success, slips and the reward are judged on the true state. After a
+    reset it holds state, true_state, start and randomization (a dict of what was drawn). A simulator fault (a
     state that is not finite) truncates the episode with the last good observation; an object that breaks
     terminates it.
 
@@ -104,7 +121,8 @@ class GraspEnv(gymnasium.Env):
         )
         self.action_space = gymnasium.spaces.Box(-1.0, 1.0, (contract.ACTION_DIM,), np.float32)
         self._np_random, self._np_random_seed = seeding.np_random(seed)
-        module = import_module(SIMULATORS[simulator].module)
+        with _quiet():
+            module = import_module(SIMULATORS[simulator].module)
         self._scene: Scene = module.make_scene(control_mode, self.task)
         self._kinematics = ur5e.Kinematics()
         self._servo = Servo(kinematics=self._kinematics)
@@ -175,6 +193,7 @@ class GraspEnv(gymnasium.Env):
         info = {
             "state": self._measured,
             "true_state": self._true,
+            "start": self._start,
             "requested_action": requested,
             "executed_action": executed,
             "success": success,

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 
 from grasp_sim import gripper
 from grasp_sim.contract import ActionScale, GraspState, yaw_error
+
+if TYPE_CHECKING:
+    from grasp_sim.env import GraspEnv
 
 HOVER = 0.06
 """m from the object's centre up to the TCP while the tool aligns before it descends, at least."""
@@ -112,3 +118,20 @@ class ScriptedExpert:
         """The object is not between the fingers, or they are closed further than it can be wide there."""
         away = float(np.linalg.norm(relative)) > 0.035
         return away or state.gripper_opening < 0.3 * float(state.object_size[:2].min())
+
+
+def perform(
+    env: GraspEnv, seed: int | None = None, grip_force: float | None = None
+) -> Iterator[tuple[float, dict[str, Any]]]:
+    """One episode of the expert: reward and `info` of every step, the last one's `info` with `terminated`.
+
+    `grip_force` in N replaces the task's own.
+    """
+    force = env.task.grip_force if grip_force is None else grip_force
+    expert = ScriptedExpert(env.action_scale, env.control_mode, force)
+    _, info = env.reset(seed=seed)
+    over = False
+    while not over:
+        _, reward, terminated, truncated, info = env.step(expert.act(info["state"]))
+        over = terminated or truncated
+        yield reward, info | {"terminated": terminated}

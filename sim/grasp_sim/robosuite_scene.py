@@ -108,6 +108,7 @@ class RobosuiteScene:
         self.model: mujoco.MjModel = self.suite.sim.model._model
         self.data: mujoco.MjData = self.suite.sim.data._data
         self.substeps = round(self.suite.control_timestep / self.suite.model_timestep)
+        self.model.site_rgba[:, 3] = 0.0  # robosuite draws a line through the gripper
         self._look_up()
         described = self.suite.robots[0].gripper["right"]
         self._fingers = kind(self.model, self.data, described)
@@ -123,7 +124,6 @@ class RobosuiteScene:
         self._osc: OscStepper | None = None
         if control_mode == "servo":
             self._make_position_actuators()
-        self.model.site_rgba[:, 3] = 0.0  # robosuite draws a line through the gripper
         else:
             self._osc = OscStepper(
                 self.model,

@@ -14,7 +14,7 @@ from grasp_sim import contract, registry, ur5e
 from grasp_sim.contract import ContractError, encode, pack_state
 from grasp_sim.env import GraspEnv
 from grasp_sim.errors import UserError
-from grasp_sim.expert import ScriptedExpert
+from grasp_sim.expert import ScriptedExpert, perform
 from grasp_sim.randomization import RandomizationConfig
 from grasp_sim.tasks import TASKS, Difficulty, ObjectsConfig
 
@@ -66,19 +66,6 @@ def actions(count: int, seed: int = 0) -> np.ndarray:
 def rows(env: GraspEnv, sequence: np.ndarray) -> np.ndarray:
     """The packed true states that a sequence of actions leads through."""
     return np.stack([pack_state(env.step(action)[4]["true_state"]) for action in sequence])
-
-
-def run_expert(env: GraspEnv, seed: int) -> tuple[list[float], dict]:
-    """Rewards of an expert's episode and its last info."""
-    expert = ScriptedExpert(env.action_scale, env.control_mode, env.task.grip_force)
-    _, info = env.reset(seed=seed)
-    rewards, over = [], False
-    while not over:
-        _, reward, terminated, truncated, info = env.step(expert.act(info["state"]))
-        assert not (terminated and truncated)
-        rewards.append(reward)
-        over = terminated or truncated
-    return rewards, info | {"terminated": terminated}
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -261,10 +248,11 @@ def test_a_snapshot_of_another_mode_is_refused() -> None:
 
 def test_the_expert_grasps_and_success_ends_with_reward_one(env: GraspEnv) -> None:
     for seed in (0, 1):
-        rewards, info = run_expert(env, seed)
+        rewards, infos = zip(*perform(env, seed), strict=True)
+        info = infos[-1]
         assert info["success"], (seed, info)
         assert info["terminated"]
-        assert rewards == [0.0] * (len(rewards) - 1) + [1.0]
+        assert list(rewards) == [0.0] * (len(rewards) - 1) + [1.0]
 
 
 def test_randomisation_acts_is_reported_and_fixed_by_the_seed(objects_env: GraspEnv) -> None:
@@ -322,12 +310,8 @@ def test_a_given_start_is_used() -> None:
 
 def test_a_fragile_object_breaks_under_force(objects_env: GraspEnv) -> None:
     env = build(f"{objects_env.simulator}-fragile", objects_env.control_mode)
-    expert = ScriptedExpert(env.action_scale, env.control_mode, grip_force=90.0)
-    _, info = env.reset(seed=0)
-    terminated = truncated = False
-    while not (terminated or truncated):
-        _, reward, terminated, truncated, info = env.step(expert.act(info["state"]))
-    assert terminated
+    reward, info = list(perform(env, 0, grip_force=90.0))[-1]
+    assert info["terminated"]
     assert info["broken"]
     assert not info["success"]
     assert reward == 0.0
@@ -335,16 +319,10 @@ def test_a_fragile_object_breaks_under_force(objects_env: GraspEnv) -> None:
 
 def test_a_weak_grip_loses_a_slippery_object(objects_env: GraspEnv) -> None:
     env = build(f"{objects_env.simulator}-slippery", objects_env.control_mode)
-    expert = ScriptedExpert(env.action_scale, env.control_mode, grip_force=20.0)
     for seed in range(3):
-        _, info = env.reset(seed=seed)
-        expert.reset()
-        slipped = terminated = truncated = False
-        while not (terminated or truncated):
-            _, _, terminated, truncated, info = env.step(expert.act(info["state"]))
-            slipped = slipped or info["slip"]
-        assert slipped
-        assert not info["success"]
+        infos = [info for _, info in perform(env, seed, grip_force=20.0)]
+        assert any(info["slip"] for info in infos)
+        assert not infos[-1]["success"]
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -36,7 +36,7 @@ def test_objects_draws_every_kind() -> None:
 
 @pytest.mark.parametrize("name", TASKS)
 def test_the_same_generator_draws_the_same_starts(name: str) -> None:
-    assert [s.to_json() for s in starts(name, 20)] == [s.to_json() for s in starts(name, 20)]
+    assert starts(name, 20) == starts(name, 20)
 
 
 @pytest.mark.parametrize("name", TASKS)

@@ -12,7 +12,7 @@ from grasp_control.intervals import wilson_interval
 from grasp_sim import registry
 from grasp_sim.cli import require_choice, run_command
 from grasp_sim.env import GraspEnv
-from grasp_sim.expert import ScriptedExpert
+from grasp_sim.expert import perform
 
 HELP = """Run the scripted expert in every environment and control mode.
 
@@ -75,25 +75,19 @@ def measure(config: ExpertBenchConfig) -> None:
 
 def run_episode(env: GraspEnv, seed: int) -> dict[str, object]:
     """One episode of the expert, without noise."""
-    expert = ScriptedExpert(env.action_scale, env.control_mode, env.task.grip_force)
-    _, info = env.reset(seed=seed)
-    thing = info["start"].object
-    steps = slips = 0
-    terminated = truncated = False
-    while not (terminated or truncated):
-        _, _, terminated, truncated, info = env.step(expert.act(info["state"]))
-        steps, slips = steps + 1, slips + info["slip"]
+    infos = [info for _, info in perform(env, seed)]
+    thing, last = infos[0]["start"].object, infos[-1]
     return {
         "seed": seed,
         "object": thing.name,
         "width_m": round(thing.grasp_width, 4),
         "mass_kg": round(thing.mass, 3),
         "friction": round(thing.friction, 3),
-        "success": int(info["success"]),
-        "steps": steps,
-        "slips": slips,
-        "broken": int(info["broken"]),
-        "sim_fault": int(info["sim_fault"]),
+        "success": int(last["success"]),
+        "steps": len(infos),
+        "slips": sum(info["slip"] for info in infos),
+        "broken": int(last["broken"]),
+        "sim_fault": int(last["sim_fault"]),
     }
 
 

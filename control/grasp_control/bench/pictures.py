@@ -11,8 +11,7 @@ import imageio.v3 as imageio
 from grasp_control import progress
 from grasp_sim import registry
 from grasp_sim.cli import require_choice, run_command
-from grasp_sim.env import GraspEnv
-from grasp_sim.expert import ScriptedExpert
+from grasp_sim.expert import perform
 
 HELP = """Render one picture of every environment: the scripted expert has just lifted the object.
 
@@ -56,19 +55,9 @@ def render(config: PicturesConfig) -> None:
         for name in config.environments:
             env = registry.make(name, horizon=150)
             seed = config.seed
-            while not _lifted(env, seed):
+            while not list(perform(env, seed))[-1][1]["success"]:
                 seed += 1
             imageio.imwrite(out / f"{name}.png", env.render_frame(config.width, config.height))
             env.close()
             advance()
     print(f"Written: {out}/<environment>.png")
-
-
-def _lifted(env: GraspEnv, seed: int) -> bool:
-    """Run an episode of the expert to its end; whether it succeeded."""
-    expert = ScriptedExpert(env.action_scale, env.control_mode, env.task.grip_force)
-    _, info = env.reset(seed=seed)
-    terminated = truncated = False
-    while not (terminated or truncated):
-        _, _, terminated, truncated, info = env.step(expert.act(info["state"]))
-    return info["success"]

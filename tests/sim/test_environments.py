@@ -1,6 +1,7 @@
 """The contract that every registered environment keeps, in every control mode, on its real simulator."""
 
 import random
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -10,11 +11,12 @@ import pybullet
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from grasp_sim import contract, registry, ur5e
+from grasp_sim import contract, gripper, registry, ur5e
 from grasp_sim.contract import ContractError, encode, pack_state
 from grasp_sim.env import GraspEnv
 from grasp_sim.errors import UserError
 from grasp_sim.expert import ScriptedExpert, perform
+from grasp_sim.objects import box
 from grasp_sim.randomization import RandomizationConfig
 from grasp_sim.tasks import TASKS, Difficulty, ObjectsConfig
 
@@ -306,6 +308,35 @@ def test_a_given_start_is_used() -> None:
     assert given.to_json() == start.to_json()
     with pytest.raises(UserError, match="no reset option 'stat'"):
         env.reset(options={"stat": start})
+
+
+@pytest.mark.parametrize("force", [30.0, 150.0])
+def test_opening_and_force_mean_the_same_in_both_simulators(force: float) -> None:
+    held = []
+    for simulator in ("robosuite", "pybullet"):
+        env = build(f"{simulator}-objects", "servo")
+        expert = ScriptedExpert(env.action_scale, "servo", force)
+        start = env.reset(seed=3)[1]["start"]
+        boxed = replace(start, object=box((0.05, 0.06, 0.06), mass=0.3, friction=0.8))
+        _, info = env.reset(seed=3, options={"start": boxed})
+        openings = []
+        for _ in range(80):
+            info = env.step(expert.act(info["state"]))[4]
+            openings.append(info["true_state"].gripper_opening)
+            if expert.phase == "lift":
+                break
+        for _ in range(3):
+            info = env.step(expert.act(info["state"]))[4]
+        state = info["true_state"]
+        assert info["grasped"]
+        assert state.gripper_opening == pytest.approx(0.05, abs=1e-3)
+        assert state.gripper_force == pytest.approx(force, rel=0.03)
+        held.append(openings)
+    shorter = min(map(len, held))
+    # Both close at the same speed, at the same time give or take the step on which the tool is low enough.
+    falls = [np.diff(openings[:shorter]).min() for openings in held]
+    assert falls[0] == pytest.approx(falls[1], rel=0.05)
+    assert falls[0] == pytest.approx(-gripper.SPEED * 0.05, rel=0.05)
 
 
 def test_a_fragile_object_breaks_under_force(objects_env: GraspEnv) -> None:

@@ -37,7 +37,7 @@ report. The same command again resumes a run that was interrupted.
 Examples:
   grasp-train
   grasp-train seed=1 env.control_mode=osc out=runs/osc-1
-  grasp-train demos.path=runs/demos algo.batch_size=2048 algo.warmup_steps=2048
+  grasp-train demos.path=runs/demos algo.batch_size=2048 algo.warmup_steps=2048 out=runs/large
 """
 
 

@@ -62,9 +62,9 @@ HELP = """\
 Record demonstrations of a grasp into a data set, one checksummed file an episode.
 
 Examples:
-  grasp-record                                  five human-like demonstrations into runs/demos
-  grasp-record episodes=20 out=runs/demos20     twenty, elsewhere
-  grasp-record kind=clean noise=0.3 out=runs/clean      the undisturbed intention is learnt
+  grasp-record                                              five human-like demonstrations into runs/demos
+  grasp-record episodes=20 out=runs/demos20                 twenty, elsewhere
+  grasp-record kind=clean noise=0.3 out=runs/clean          the undisturbed intention is learnt
   grasp-record env.name=pybullet-objects out=runs/objects   another simulator and task
 
 It may be stopped at any time: finished episodes are safe, and the same command goes on where it stopped.

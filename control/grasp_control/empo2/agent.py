@@ -203,7 +203,7 @@ class Agent:
             # One actor per update, at random: over the updates, draws from their mixture.
             member = int(torch.randint(self.config.actors, (), generator=self.generator))
             drawn = n.target_policy.sample_member(member, next_states, self.generator)
-            found = memory.retrieve(batch.bootstrap_windows, self.config.target_neighbours)
+            found = memory.retrieve(batch.bootstrap_windows, self.config.target_neighbours, patient=True)
             candidates, valid = _with_retrieved(drawn, found)
             conservative = critics.conservative_targets(
                 rewards, discounts, n.target_conservative(next_states, candidates[0]), returns
@@ -225,7 +225,7 @@ class Agent:
         with torch.no_grad():
             target = mpo.Gaussian(*n.target_policy(states))
             drawn = n.target_policy.sample(states, self.generator, config.improvement_samples)
-            candidates, valid = _with_retrieved(drawn, memory.retrieve(raw, config.neighbours))
+            candidates, valid = _with_retrieved(drawn, memory.retrieve(raw, config.neighbours, patient=True))
             log_prior = mpo.candidate_log_prior(valid, len(drawn), config.retrieval_share)
             q = critics.blend(
                 n.target_conservative(states, candidates), n.target_exploratory(states, candidates), self.eta

@@ -19,6 +19,7 @@ from grasp_control.memory.config import MemoryConfig
 from grasp_control.memory.encoder import WindowEncoder
 from grasp_control.memory.eviction import surviving_rows
 from grasp_control.memory.fetch import aligned
+from grasp_control.memory.index import VectorIndex
 from grasp_control.memory.retrieval import GOOD, EmbeddingSpace, answer
 from grasp_control.memory.score import Scorer
 from grasp_control.memory.statistics import MemoryCounters, composition
@@ -202,19 +203,25 @@ class LongTermMemory:
         self.store.tree.update(slots, self._priorities(scores, labels["source"][slots]))
         return len(slots)
 
-    def retrieve(self, windows: np.ndarray, k: int) -> Retrieved:
+    def retrieve(self, windows: np.ndarray, k: int, *, patient: bool = False) -> Retrieved:
         """The intended actions of the k nearest rows of successful episodes for (Q, W) windows.
 
-        A query over the deadline is answered with random such rows; one with NaN or infinity with none.
+        A query over the deadline is answered with random such rows; one with NaN or infinity with none. A
+        `patient` caller waits however long it takes: a learner has no deadline, and what it learns should not
+        depend on how busy the machine is.
         """
-        space = self.space
-        return answer(self.store, space.encoder, space.successes, GOOD, windows, k, self.rng, self.counters)
+        return self._answer(self.space.successes, GOOD, windows, k, patient)
 
-    def retrieve_slips(self, windows: np.ndarray, k: int) -> Retrieved:
+    def retrieve_slips(self, windows: np.ndarray, k: int, *, patient: bool = False) -> Retrieved:
         """As `retrieve`, among slip rows: what to keep away from (E15)."""
-        space = self.space
+        return self._answer(self.space.slips, (Source.SLIP,), windows, k, patient)
+
+    def _answer(
+        self, index: VectorIndex, sources: tuple[Source, ...], windows: np.ndarray, k: int, patient: bool
+    ) -> Retrieved:
+        encoder = self.space.encoder
         return answer(
-            self.store, space.encoder, space.slips, (Source.SLIP,), windows, k, self.rng, self.counters
+            self.store, encoder, index, sources, windows, k, self.rng, self.counters, patient=patient
         )
 
     def refresh_encoder(self) -> None:

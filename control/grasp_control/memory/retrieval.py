@@ -75,10 +75,13 @@ def answer(
     k: int,
     rng: np.random.Generator,
     counters: MemoryCounters,
+    *,
+    patient: bool,
 ) -> Retrieved:
     """The k nearest rows of `index` for (Q, W) windows, with their intended actions.
 
-    Late queries are answered with random rows of `sources`, those with NaN or infinity with none.
+    Late queries are answered with random rows of `sources`, unless `patient`; those with NaN or infinity with
+    none.
     """
     windows = np.asarray(windows, np.float32)
     if windows.ndim != 2 or windows.shape[1] != encoder.window_width:
@@ -86,7 +89,7 @@ def answer(
     sound = np.isfinite(windows).all(axis=1)
     embedded, _ = encoder.encode(windows if sound.all() else np.where(sound[:, None], windows, 0.0))
     ids, distances, late = index.search(embedded, k)
-    ids[~sound], late = -1, late & sound
+    ids[~sound], late = -1, late & sound & (not patient)
     if late.any():
         pool = np.concatenate([store.group(source) for source in sources])
         slots = pool[rng.integers(len(pool), size=(int(late.sum()), k))]

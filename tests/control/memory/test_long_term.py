@@ -252,6 +252,16 @@ def test_a_late_query_is_answered_with_random_successes_and_counted(make_memory,
     assert not np.array_equal(found.ids, again.ids)
 
 
+def test_a_patient_query_is_answered_with_its_neighbours_however_late(make_memory, make_episode):
+    ticks = iter(np.arange(0.0, 100.0, 0.06))
+    memory = make_memory(clock=lambda: next(ticks), deadline_ms=50.0)
+    memory.add(make_episode(success=True))
+    stored = memory.store.rows[memory.store.live_slots()[:2], memory.store.window]
+    found = memory.retrieve(stored, 1, patient=True)
+    np.testing.assert_allclose(found.distances, 0.0, atol=1e-3)
+    assert memory.counters.fallbacks == 0
+
+
 def test_refresh_swaps_everything_at_once(make_memory, make_episode):
     memory = make_memory(capacity=5000, exact_below=400)
     for _ in range(40):

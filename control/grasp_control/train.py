@@ -108,6 +108,9 @@ def learn(
             result = trainer.sample_episode()
             recent = [*recent[-19:], result.success]
             metrics.write("episodes", trainer.episode_row(result))
+            for event in trainer.protect(checkpoints):
+                metrics.write_table("events", [event])
+                print(f"Step {event['env_step']}: {event['action']}, since {event['cause']}.")
             while trainer.updates_owed > 0:
                 stats = trainer.learn()
             advance(total=trainer.env_steps, note=f"success {sum(recent)}/{len(recent)}")

@@ -14,11 +14,13 @@ from grasp_control.checkpoint import CheckpointStore
 from grasp_control.config import TrainConfig
 from grasp_control.empo2.agent import Agent
 from grasp_control.empo2.config import EMPO2Config
+from grasp_control.empo2.safeguards import SafeguardsConfig
 from grasp_control.memory.config import MemoryConfig
 from grasp_control.memory.long_term import LongTermMemory
 from grasp_control.memory.window import ShortTermMemory, episode_windows, window_width
 from grasp_control.metrics import MetricsWriter
 from grasp_control.networks import fit_normaliser
+from grasp_control.rollout import evaluate
 from grasp_control.runtime.local import LocalTrainer
 from grasp_control.train import learn
 from grasp_control.types import Trajectory
@@ -273,3 +275,84 @@ def test_a_network_of_nans_ends_the_training_with_what_to_do():
         next(trainer.agent.networks.average_policy.parameters()).fill_(torch.nan)
     with pytest.raises(UserError, match=r"diverged .*actions are not finite"):
         trainer.sample_episode()
+
+
+def guarded(tmp_path: Path, until: int) -> tuple[LocalTrainer, CheckpointStore]:
+    """A trainer that has learned, with checkpoints, and whose safeguards judge by few episodes."""
+    trainer = make_trainer(total_steps=20_000)
+    trainer.agent.config.hard_start_share = 0.0
+    trainer.safeguards.config = SafeguardsConfig(recent_episodes=10, reference_episodes=30, patience=10)
+    for _ in range(1000):
+        trainer.clone()
+    store = CheckpointStore(tmp_path)
+    assert run_guarded(trainer, store, until) == []
+    return trainer, store
+
+
+def run_guarded(trainer: LocalTrainer, store: CheckpointStore, until: int) -> list[dict]:
+    events: list[dict] = []
+    while trainer.env_steps < until:
+        before = trainer.env_steps
+        trainer.sample_episode()
+        events += trainer.protect(store)
+        if trainer.env_steps // 100 > before // 100:
+            trainer.save(store)
+    return events
+
+
+def success_rate(trainer: LocalTrainer) -> float:
+    results = evaluate(trainer.env, trainer.hybrid, trainer.short_term, range(1000, 1030))
+    return float(np.mean([r.success for r in results]))
+
+
+def test_a_policy_that_was_reset_is_rolled_back_and_works_again(tmp_path):
+    trainer, store = guarded(tmp_path, until=600)
+    assert success_rate(trainer) > 0.9
+    agent = trainer.agent
+    with torch.no_grad():
+        for name, network in vars(agent.networks).items():
+            if "policy" in name:
+                for parameter in network.parameters():
+                    parameter.copy_(3.0 * torch.randn(parameter.shape, generator=agent.generator))
+    assert success_rate(trainer) < 0.7
+    events = run_guarded(trainer, store, until=trainer.env_steps + 900)
+    actions = [event["action"] for event in events]
+    assert actions[0] == "raise lambda"
+    assert "roll back" in actions
+    assert "networks and optimisers are those of step" in events[actions.index("roll back")]["cause"]
+    assert success_rate(trainer) > 0.9
+
+
+def test_critics_that_blew_up_are_rolled_back_at_once(tmp_path):
+    trainer, store = guarded(tmp_path, until=600)
+    for _ in range(20):
+        trainer.learn()
+    trainer.save(store)
+    sound = parameters(trainer).clone()
+    with torch.no_grad():
+        for network in (trainer.agent.networks.conservative, trainer.agent.networks.target_conservative):
+            for parameter in network.parameters():
+                parameter.mul_(30.0)
+    trainer.learn()
+    trainer.sample_episode()
+    (event,) = trainer.protect(store)
+    assert event["action"] == "roll back"
+    assert "the critics' mean value is" in event["cause"]
+    assert torch.equal(parameters(trainer), sound)
+    trainer.learn()
+    trainer.sample_episode()
+    assert trainer.protect(store) == []
+
+
+def test_a_fifth_of_corrupted_rows_is_purged(tmp_path):
+    trainer, store = guarded(tmp_path, until=600)
+    held = len(trainer.memory)
+    while len(trainer.memory) < 1.3 * held:
+        bad, _ = demonstration(len(trainer.memory))
+        wild = bad.windows * np.float32(1e4) + np.float32(1e4)
+        trainer.memory.add(bad._replace(windows=wild, demonstration=False, success=False))
+    events = run_guarded(trainer, store, until=trainer.env_steps + 200)
+    assert [event["action"] for event in events] == ["purge outliers"]
+    windows = trainer.memory.store.rows[trainer.memory.store.live_slots(), trainer.memory.store.window]
+    assert np.abs(windows).max() < 1e3
+    assert success_rate(trainer) > 0.9

@@ -73,6 +73,8 @@ class Agent:
         self.generator = generator
         self.total_updates = max(total_updates, 1)
         self.updates = 0
+        self.lambda_factor = 1.0
+        """Factor on the KL coefficient, raised while the policy is to stay close to where it is (E13)."""
         width, hidden = normaliser.mean.shape[0], (config.hidden_width, config.hidden_width)
 
         def policy() -> PolicyEnsemble:
@@ -117,7 +119,8 @@ class Agent:
     @property
     def kl_lambda(self) -> float:
         """Coefficient of the KL penalty to the target policy (E8)."""
-        return cosine(self.config.lambda_start, self.config.lambda_end, self.progress)
+        scheduled = cosine(self.config.lambda_start, self.config.lambda_end, self.progress)
+        return self.lambda_factor * scheduled
 
     # --- acting ----------------------------------------------------------------------------------
 
@@ -298,15 +301,17 @@ class Agent:
 
     # --- saving ----------------------------------------------------------------------------------
 
-    def parts(self) -> dict[str, Restorable]:
-        """Everything that an exact resume needs beside `updates`, for `checkpoint.capture` and `restore`."""
+    def learned(self) -> dict[str, Restorable]:
+        """What learning has changed: networks and optimisers, for `checkpoint.capture` and `restore`."""
         return {
-            "normaliser": self.normaliser,
             **vars(self.networks),
             "policy_optimizer": self.policy_optimizer,
             "critic_optimizer": self.critic_optimizer,
-            "generator": self.generator,
         }
+
+    def parts(self) -> dict[str, Restorable]:
+        """Everything that an exact resume needs beside `updates`."""
+        return {"normaliser": self.normaliser, **self.learned(), "generator": self.generator}
 
 
 def _with_retrieved(drawn: torch.Tensor, found: Retrieved) -> tuple[torch.Tensor, torch.Tensor]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from grasp_control.empo2.safeguards import SafeguardsConfig
 from grasp_sim.cli import require_at_most
 
 MAX_BATCH = 1_000_000
@@ -105,6 +106,7 @@ class EMPO2Config:
     """Smallest advantage on which all critics must agree before the policy's action is left [E10]."""
     choice_after_updates: int = 1000
     """Updates before the critics choose: an immature critic harms."""
+    safeguards: SafeguardsConfig = field(default_factory=SafeguardsConfig)
 
     def __post_init__(self) -> None:
         """Check the fields against each other."""

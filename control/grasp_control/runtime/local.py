@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import gymnasium
 import numpy as np
 
 from grasp_control.checkpoint import Checkpoint, CheckpointStore, capture, restore
 from grasp_control.empo2.agent import Agent, Decision, Stats
+from grasp_control.empo2.safeguards import Action, Event, Safeguards, checkpoint_before
 from grasp_control.memory.long_term import LongTermMemory
+from grasp_control.memory.outliers import outlier_ids
 from grasp_control.memory.window import ShortTermMemory
 from grasp_control.rollout import EpisodeResult, Rollout, episode_seeds, rollout
 from grasp_control.symmetry import turned
@@ -22,6 +25,8 @@ from grasp_control.types import MemoryBatch, Source
 from grasp_sim.errors import UserError
 
 MEMORY_FILE = "memory.safetensors"
+OUTLIERS_EVERY = 10
+"""Episodes between looks for outliers in the memory, which take 30 ms at 500k rows."""
 
 
 class LocalTrainer:
@@ -58,6 +63,9 @@ class LocalTrainer:
         self.fresh_starts = 0
         self.repeated = False
         self.failed_starts: list[int] = []
+        self.safeguards = Safeguards(agent.config.safeguards)
+        self._asked: Event | None = None
+        self._values = 0.0
         # No episode is shorter than one step, so there are never more than total_steps of them.
         self._seeds = episode_seeds(seed, "train", total_steps)
 
@@ -87,7 +95,36 @@ class LocalTrainer:
             self.faulty_episodes += 1
         else:
             self.memory.add(done.trajectory)
+        if not (self.repeated or done.faulty):  # repeated starts are hard ones: their returns are no measure
+            self._asked = self.safeguards.observe(done.result.total_reward, self.env_steps)
+            self.agent.lambda_factor = self.safeguards.lambda_factor
         return done.result
+
+    def protect(self, checkpoints: CheckpointStore) -> list[dict[str, int | str]]:
+        """Do what the safeguards ask after an episode (E13); rows of events.csv, one for each action."""
+        done = []
+        if self.episodes % OUTLIERS_EVERY == 0:
+            far = outlier_ids(self.memory.store, self.agent.config.safeguards.outlier_ratio)
+            share = len(far) / max(len(self.memory), 1)
+            if share > self.agent.config.safeguards.outlier_share:
+                self.memory.purge(far)
+                done.append((Action.PURGE, f"{share:.1%} of the rows in memory are outliers"))
+        events = [self._asked, self.safeguards.observe_values(self._values, self.env_steps)]
+        self._asked, self._values = None, 0.0
+        for event in filter(None, events):
+            cause = event.cause
+            if event.action is Action.ROLL_BACK:
+                step = checkpoint_before(checkpoints.steps(), event.before_step, event.number)
+                if step is None:
+                    cause += "; there is no checkpoint to go back to"
+                else:
+                    restore(self.agent.learned(), self._learned_in(checkpoints.load(step)))
+                    cause += f"; networks and optimisers are those of step {step}"
+            done.append((event.action, cause))
+        return [{"env_step": self.env_steps, "action": a.value, "cause": cause} for a, cause in done]
+
+    def _learned_in(self, checkpoint: Checkpoint) -> dict[str, Any]:
+        return {name: checkpoint.state["parts"][name] for name in self.agent.learned()}
 
     def _choose_start(self) -> int:
         """A start that failed when last tried, or a fresh one."""
@@ -147,6 +184,7 @@ class LocalTrainer:
         wrong = [name for name, value in stats.items() if not math.isfinite(value)]
         if wrong:
             raise self._diverged(f"{', '.join(wrong)} of update {self.agent.updates} are not finite")
+        self._values = max(stats["q_mean"], stats["q_exploratory"], key=abs)
         return stats
 
     def clone(self) -> float:
@@ -205,6 +243,7 @@ class LocalTrainer:
             "fresh_starts": self.fresh_starts,
             "failed_starts": self.failed_starts,
             "updates": self.agent.updates,
+            "safeguards": self.safeguards.state(),
             "parts": capture({**self.agent.parts(), "rng": self.rng}),
         }
         checkpoints.save(self.env_steps, state, lambda folder: self.memory.save(folder / MEMORY_FILE))
@@ -216,4 +255,6 @@ class LocalTrainer:
         self.memory.load(checkpoint.extra / MEMORY_FILE)
         self.env_steps, self.episodes = state["env_steps"], state["episodes"]
         self.faulty_episodes, self.agent.updates = state["faulty_episodes"], state["updates"]
+        self.safeguards.load(state["safeguards"])
+        self.agent.lambda_factor = self.safeguards.lambda_factor
         self.fresh_starts, self.failed_starts = state["fresh_starts"], list(state["failed_starts"])

@@ -157,8 +157,8 @@ class Safeguards:
         self._usual, self._since, self._rolled_back = usual, 0, 0
         self._drop_step = self._steps[-config.recent_episodes]
         cause = (
-            f"the mean return of the last {len(recent)} episodes is {np.mean(recent):.3f},"
-            f" {standard_errors_below(recent, usual):.1f} standard errors below the usual {np.mean(usual):.3f}"
+            f"the mean return of the last {len(recent)} episodes is {np.mean(recent):.3f}, that is"
+            f" {standard_errors_below(recent, usual):.1f} standard errors below {np.mean(usual):.3f}"
         )
         return Event(Action.RAISE_LAMBDA, cause)
 

@@ -14,6 +14,7 @@ from grasp_control.checkpoint import CheckpointStore
 from grasp_control.config import TrainConfig
 from grasp_control.empo2.agent import Agent
 from grasp_control.empo2.config import EMPO2Config
+from grasp_control.empo2.curriculum import Curriculum, CurriculumConfig
 from grasp_control.empo2.safeguards import SafeguardsConfig
 from grasp_control.memory.config import MemoryConfig
 from grasp_control.memory.long_term import LongTermMemory
@@ -26,6 +27,7 @@ from grasp_control.train import learn
 from grasp_control.types import Trajectory
 from grasp_sim.contract import ACTION_DIM, OBSERVATION_DIM, executed_action
 from grasp_sim.errors import UserError
+from grasp_sim.tasks import Difficulty
 
 CONTEXT = 4
 
@@ -39,10 +41,11 @@ class Reach(gymnasium.Env):
     observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (OBSERVATION_DIM,), np.float32)
     action_space = gymnasium.spaces.Box(-1.0, 1.0, (ACTION_DIM,), np.float32)
     horizon = 20
+    difficulty = Difficulty()
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
-        self._point = self.np_random.uniform(-1.0, 1.0, 2)
+        self._point = self.difficulty.distance * self.np_random.uniform(-1.0, 1.0, 2)
         self._steps = 0
         return self._observe(), {}
 
@@ -356,3 +359,18 @@ def test_a_fifth_of_corrupted_rows_is_purged(tmp_path):
     windows = trainer.memory.store.rows[trainer.memory.store.live_slots(), trainer.memory.store.window]
     assert np.abs(windows).max() < 1e3
     assert success_rate(trainer) > 0.9
+
+
+def test_the_curriculum_makes_training_easier_and_leaves_evaluation_alone(tmp_path):
+    trainer = make_trainer()
+    trainer.curriculum = Curriculum(CurriculumConfig(enabled=True, start=0.1, step=0.2, episodes=3))
+    results = [trainer.sample_episode() for _ in range(12)]
+    assert all(result.success and result.length == 1 for result in results[:2])  # begun next to the goal
+    assert trainer.curriculum.share > 0.1
+    assert trainer.metrics_row({})["difficulty"] == trainer.curriculum.share
+    assert trainer.env.unwrapped.difficulty == Difficulty()
+    store = CheckpointStore(tmp_path)
+    trainer.save(store)
+    other = make_trainer()
+    other.resume(store.load_latest())
+    assert other.curriculum.share == trainer.curriculum.share

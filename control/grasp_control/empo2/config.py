@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
+from grasp_control.empo2.curriculum import CurriculumConfig
 from grasp_control.empo2.safeguards import SafeguardsConfig
 from grasp_sim.cli import require_at_most
 
@@ -107,6 +108,7 @@ class EMPO2Config:
     choice_after_updates: int = 1000
     """Updates before the critics choose: an immature critic harms."""
     safeguards: SafeguardsConfig = field(default_factory=SafeguardsConfig)
+    curriculum: CurriculumConfig = field(default_factory=CurriculumConfig)
 
     def __post_init__(self) -> None:
         """Check the fields against each other."""

@@ -7,7 +7,8 @@ an episode and a resumed run continues exactly.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import gymnasium
@@ -15,6 +16,7 @@ import numpy as np
 
 from grasp_control.checkpoint import Checkpoint, CheckpointStore, capture, restore
 from grasp_control.empo2.agent import Agent, Decision, Stats
+from grasp_control.empo2.curriculum import Curriculum
 from grasp_control.empo2.safeguards import Action, Event, Safeguards, checkpoint_before
 from grasp_control.memory.long_term import LongTermMemory
 from grasp_control.memory.outliers import outlier_ids
@@ -23,6 +25,7 @@ from grasp_control.rollout import EpisodeResult, Rollout, episode_seeds, rollout
 from grasp_control.symmetry import turned
 from grasp_control.types import MemoryBatch, Source
 from grasp_sim.errors import UserError
+from grasp_sim.tasks import Difficulty
 
 MEMORY_FILE = "memory.safetensors"
 OUTLIERS_EVERY = 10
@@ -64,6 +67,7 @@ class LocalTrainer:
         self.repeated = False
         self.failed_starts: list[int] = []
         self.safeguards = Safeguards(agent.config.safeguards)
+        self.curriculum = Curriculum(agent.config.curriculum)
         self._asked: Event | None = None
         self._values = 0.0
         # No episode is shorter than one step, so there are never more than total_steps of them.
@@ -84,7 +88,8 @@ class LocalTrainer:
     def sample_episode(self, on_step: Callable[[], None] | None = None) -> EpisodeResult:
         """Act for one episode with exploration and store it in memory."""
         start = self._choose_start()
-        done = self.run_episode(start, on_step)
+        with self._as_hard_as_the_curriculum_says():
+            done = self.run_episode(start, on_step)
         self.env_steps += done.result.length
         self.episodes += 1
         if done.result.success:
@@ -95,10 +100,24 @@ class LocalTrainer:
             self.faulty_episodes += 1
         else:
             self.memory.add(done.trajectory)
-        if not (self.repeated or done.faulty):  # repeated starts are hard ones: their returns are no measure
+        if not (self.repeated or done.faulty):  # repeated starts are hard ones: they are no measure
+            self.curriculum.observe(done.result.success)
             self._asked = self.safeguards.observe(done.result.total_reward, self.env_steps)
             self.agent.lambda_factor = self.safeguards.lambda_factor
         return done.result
+
+    @contextmanager
+    def _as_hard_as_the_curriculum_says(self) -> Iterator[None]:
+        """Outside of it, where policies are measured, the environment is the whole task."""
+        if not self.curriculum.config.enabled:
+            yield
+            return
+        env: Any = self.env.unwrapped
+        env.difficulty = self.curriculum.difficulty
+        try:
+            yield
+        finally:
+            env.difficulty = Difficulty()
 
     def protect(self, checkpoints: CheckpointStore) -> list[dict[str, int | str]]:
         """Do what the safeguards ask after an episode (E13); rows of events.csv, one for each action."""
@@ -224,6 +243,7 @@ class LocalTrainer:
             "slips_total": held["slip_rows"],
             "retrieval_fallbacks": self.memory.counters.fallbacks,
             "failed_starts": len(self.failed_starts),
+            "difficulty": self.curriculum.share,
         }
 
     def histogram_rows(self) -> list[dict[str, float]]:
@@ -244,6 +264,7 @@ class LocalTrainer:
             "failed_starts": self.failed_starts,
             "updates": self.agent.updates,
             "safeguards": self.safeguards.state(),
+            "curriculum": self.curriculum.state(),
             "parts": capture({**self.agent.parts(), "rng": self.rng}),
         }
         checkpoints.save(self.env_steps, state, lambda folder: self.memory.save(folder / MEMORY_FILE))
@@ -256,5 +277,6 @@ class LocalTrainer:
         self.env_steps, self.episodes = state["env_steps"], state["episodes"]
         self.faulty_episodes, self.agent.updates = state["faulty_episodes"], state["updates"]
         self.safeguards.load(state["safeguards"])
+        self.curriculum.load(state["curriculum"])
         self.agent.lambda_factor = self.safeguards.lambda_factor
         self.fresh_starts, self.failed_starts = state["fresh_starts"], list(state["failed_starts"])

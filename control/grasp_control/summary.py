@@ -42,11 +42,16 @@ class PolicySummary(NamedTuple):
         """The policy's name for a reader."""
         return POLICY_LABELS.get(self.policy, self.policy)
 
+    @property
+    def share(self) -> float:
+        """Success rate, in [0, 1]."""
+        return self.successes / self.episodes
+
     def cells(self) -> tuple[str, ...]:
         """One formatted cell for each of `HEADINGS`."""
         return (
             self.label,
-            f"{self.successes / self.episodes:.1%}",
+            f"{self.share:.1%}",
             f"{self.low:.1%} - {self.high:.1%}",
             f"{self.successes} of {self.episodes}",
             f"{self.mean_return:.3f}",

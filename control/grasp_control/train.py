@@ -159,17 +159,16 @@ def measure(
 
 def finish(config: TrainConfig, run: RunFolder) -> None:
     """Video, report and the table."""
-    videos: list[Path] = []
+    video: Path | None = None
     if config.video:
         print("Rendering a video of several grasps.")
         try:
-            videos.append(
-                render_grasps(run.bundle, run.video, config.env, episode_seeds(config.seed, "video", 4))
-            )
+            seeds = episode_seeds(config.seed, "video", 4)
+            video = render_grasps(run.bundle, run.video, config.env, seeds)
         except VideoError as error:
             print(error)
     title = f"{config.env.name}, control mode {config.env.control_mode}, seed {config.seed}"
-    report = write_report(run.path, title=title, videos=videos)
+    report = write_report(run.path, title=title, video=video)
     print_table(summarise(run.path))
     print(f"Report: {report}\nBundle: {run.bundle}")
 

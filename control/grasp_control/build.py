@@ -17,22 +17,28 @@ from grasp_control.rollout import episode_seeds
 from grasp_control.run import RunFolder
 from grasp_control.runtime.local import LocalTrainer
 from grasp_demos.episode import Episode
-from grasp_demos.reader import demonstrations, read_dataset
+from grasp_demos.reader import demonstrations, read_dataset, read_usable
 from grasp_demos.record import record_expert
 from grasp_demos.validate import require_valid
 from grasp_sim.contract import ACTION_DIM, OBSERVATION_DIM, POLICY_RATE_HZ
 from grasp_sim.errors import UserError
 
 
-def load_demonstrations(config: TrainConfig, run: RunFolder, env: gymnasium.Env) -> list[Episode]:
-    """The run's demonstrations: recorded now, or read from `demos.path` and checked.
+def load_demonstrations(
+    config: TrainConfig, run: RunFolder, env: gymnasium.Env, title: str = "Record demonstrations"
+) -> list[Episode]:
+    """The run's demonstrations: recorded now, or read from `demos.path` and checked; `title` is the bar's.
 
     Raises UserError when there are too few, when one is defective, or when one was recorded with actions of
     another meaning.
     """
     wanted = config.demos.episodes
     if not config.demos.path:
-        with progress.bar("Record demonstrations", wanted) as advance:
+        recorded = any(run.demos.glob("episode_*.npz"))
+        held = min(len(demonstrations(read_usable(run.demos)[0])), wanted) if recorded else 0
+        if held == wanted:
+            print(f"{title}: {wanted} demonstrations are there already.", flush=True)
+        with progress.bar(title, wanted, done=held) as advance:
             return record_expert(
                 env.unwrapped,  # type: ignore[arg-type]
                 run.demos,
@@ -51,6 +57,7 @@ def load_demonstrations(config: TrainConfig, run: RunFolder, env: gymnasium.Env)
             "asked for: record more with grasp-record, or ask for fewer."
         )
     require_valid(episodes)
+    print(f"{title}: {wanted} demonstrations are there already, in {run.demos}.", flush=True)
     mode, scale = env.unwrapped.control_mode, env.unwrapped.action_scale  # type: ignore[attr-defined]
     for episode in episodes:
         recorded = episode.metadata

@@ -156,6 +156,9 @@ def load_bundle(path: Path | str, *, expect: Expectation | None) -> BundlePolicy
     path = Path(path)
     for name in (NETWORK_FILE, MANIFEST_FILE):
         if not (path / name).is_file():
+            inside = path / "bundle"
+            if (inside / MANIFEST_FILE).is_file():
+                raise BundleError(f"{path} is not a policy bundle, but {inside} is: give that directory.")
             held = sorted(entry.name for entry in path.iterdir()) if path.is_dir() else "no such directory"
             raise BundleError(
                 f"{path / name} is missing (found: {held}): give the directory that grasp-distill wrote."

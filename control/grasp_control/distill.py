@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
@@ -16,13 +17,17 @@ from grasp_control.checkpoint import CheckpointStore
 from grasp_control.config import MAX_EPISODES, DistillConfig, TrainConfig
 from grasp_control.distillation import Distilled, distill
 from grasp_control.evaluate import describe, evaluate_alone
+from grasp_control.manifest import Manifest
 from grasp_control.provenance import manifest_of
-from grasp_control.rollout import episode_seeds
+from grasp_control.rollout import EpisodeResult, episode_seeds
 from grasp_control.run import RunFolder, load_config
 from grasp_control.runtime.local import LocalTrainer
 from grasp_sim import registry
 from grasp_sim.cli import require_at_most, require_path, run_command
+from grasp_sim.config import EnvConfig
 from grasp_sim.errors import UserError
+
+DISTIL, PROVE = progress.numbered("Distil into one network", "Prove the exported network alone")
 
 HELP = """Distil a run's hybrid policy (actors, retrieval, critics) into one network, exported as a bundle.
 
@@ -75,23 +80,26 @@ def run(command: DistillCommand) -> None:
     env = registry.make(**vars(config.env), seed=config.seed)
     trainer = make_trainer(config, env, load_demonstrations(config, RunFolder.existing(config), env))
     trainer.resume(checkpoints.load_latest())
+    print(f"Distilling {folder} as it was at environment step {trainer.env_steps}.")
+    if not trainer.finished:
+        print(
+            f"It is unfinished: training ends at step {trainer.total_steps}; grasp-train goes on with it.",
+            flush=True,
+        )
     # Only now: the teacher's schedules end where its own training ended.
     config.distill = command.distill
-    student, _ = distill_trainer(config, trainer)
+    student, _ = distill_trainer(config, trainer, DISTIL)
     scale = env.unwrapped.action_scale  # type: ignore[attr-defined]
     manifest = manifest_of(config, folder, scale, env_steps=trainer.env_steps + command.distill.env_steps)
-    export_bundle(bundle, student, manifest=manifest)
     seeds = episode_seeds(config.seed, "evaluate", command.episodes)
-    with progress.bar("Prove the exported network alone", len(seeds)) as advance:
-        results = evaluate_alone(bundle, config.env, seeds, advance)
-    print(describe(results))
+    print(describe(prove(bundle, student, manifest, config.env, seeds, PROVE)))
     print(f"Bundle: {bundle}")
 
 
-def distill_trainer(config: TrainConfig, trainer: LocalTrainer) -> Distilled:
-    """One network that does what actors, retrieval and critics do together."""
+def distill_trainer(config: TrainConfig, trainer: LocalTrainer, title: str) -> Distilled:
+    """One network that does what actors, retrieval and critics do together; `title` is the bar's."""
     rng = generator(config.seed, "distillation")
-    with progress.bar("Distil into one network", config.distill.updates) as advance:
+    with progress.bar(title, config.distill.updates) as advance:
         return distill(
             config.distill,
             trainer.label,
@@ -104,6 +112,23 @@ def distill_trainer(config: TrainConfig, trainer: LocalTrainer) -> Distilled:
             torch_generator=torch_generator(config.seed, "student"),
             on_update=advance,
         )
+
+
+def prove(
+    bundle: Path,
+    student: torch.nn.Module,
+    manifest: Manifest,
+    env: EnvConfig,
+    seeds: Sequence[int],
+    title: str,
+) -> list[EpisodeResult]:
+    """Export the student, run the exported file alone, and write what it reached into its manifest."""
+    export_bundle(bundle, student, manifest=manifest)
+    with progress.bar(title, len(seeds)) as advance:
+        results = evaluate_alone(bundle, env, seeds, advance)
+    success = {"success_rate": sum(r.success for r in results) / len(results), "episodes": len(results)}
+    export_bundle(bundle, student, manifest=replace(manifest, success=success))
+    return results
 
 
 if __name__ == "__main__":

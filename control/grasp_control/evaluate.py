@@ -121,6 +121,7 @@ def evaluate_alone(
         raise UserError(
             f"the bundle's own run failed after {len(results)} of {len(seeds)} episodes: {errors}"
         )
+    advance(total=len(seeds), note=success_note(results))
     return results
 
 
@@ -142,6 +143,11 @@ def result_rows(
         }
         for number, result in enumerate(results)
     ]
+
+
+def success_note(results: Sequence[EpisodeResult]) -> str:
+    """Success in a few words, for the end of a stage."""
+    return f"success {100 * sum(r.success for r in results) / len(results):.3g} % of {len(results)}"
 
 
 def describe(results: Sequence[EpisodeResult]) -> str:

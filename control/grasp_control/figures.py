@@ -20,6 +20,8 @@ Columns = Mapping[str, np.ndarray]
 MOVING_AVERAGE_EPISODES = 100
 """Width of the learning curve's window: fewer than a hundred episodes are mostly noise."""
 
+SCORE_BINS = 20
+
 STEPS_LABEL = "environment steps"
 
 SOURCE_COLORS = {"online": "#7f7f7f", "success": "#2ca02c", "demo": "#1f77b4", "slip": "#d62728"}
@@ -102,23 +104,26 @@ def source_shares(train: Columns) -> Figure:
 
 
 def score_histogram(histogram: Columns) -> Figure:
-    """Scores of the memory's rows, at the first and at the last time they were counted."""
+    """Scores of the memory's rows, at the first and at the last time they were counted, in the same bins."""
     figure, axes = new_axes("Scores in the memory", "score", "share of rows")
-    steps = np.unique(histogram[STEP_COLUMN])
-    for color, step in zip(("C7", "C0"), dict.fromkeys((steps[0], steps[-1])), strict=False):
-        rows = histogram[STEP_COLUMN] == step
-        low, high, counts = (histogram[name][rows] for name in ("bin_low", "bin_high", "count"))
-        edges = np.append(low, high[-1])
-        axes.stairs(
-            counts / max(counts.sum(), 1.0),
-            edges,
-            fill=True,
-            alpha=0.5,
-            color=color,
-            label=f"step {step:.0f}",
-        )
+    steps = histogram[STEP_COLUMN]
+    shown = sorted({steps.min(), steps.max()})
+    rows = np.isin(steps, shown)
+    edges = np.linspace(histogram["bin_low"][rows].min(), histogram["bin_high"][rows].max(), SCORE_BINS + 1)
+    for color, step in zip(("C7", "C0"), shown, strict=False):
+        low, high, counts = (histogram[name][steps == step] for name in ("bin_low", "bin_high", "count"))
+        shares = rebinned(np.append(low, high[-1]), counts, edges) / max(counts.sum(), 1.0)
+        axes.stairs(shares, edges, fill=True, alpha=0.5, color=color, label=f"step {step:.0f}")
     axes.legend()
     return figure
+
+
+def rebinned(edges: np.ndarray, counts: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """Counts (m,) in bins with the edges `wanted` (m + 1,), from `counts` (n,) in bins with `edges` (n + 1,).
+
+    What a bin holds is taken to lie evenly in it.
+    """
+    return np.diff(np.interp(wanted, edges, np.concatenate([[0.0], np.cumsum(counts)])))
 
 
 def slip_counts(episodes: Columns) -> Figure:

@@ -18,16 +18,14 @@ def manifest_of(
     run: Path,
     scale: ActionScale,
     *,
-    success: dict[str, float] | None = None,
     env_steps: int | None = None,
 ) -> Manifest:
-    """The manifest of a policy trained by `config` in the folder `run`.
+    """The manifest of a policy trained by `config` in the folder `run`, before its success was measured.
 
     Args:
         config: the run's settings.
         run: the run's folder; its name is the run's id.
         scale: what an action of 1 means in the training environment.
-        success: measured figures by name; rates in [0, 1]. None before anything was measured.
         env_steps: environment steps used, distillation included; the configuration's by default.
     """
     return Manifest(
@@ -45,5 +43,5 @@ def manifest_of(
             demonstrations=config.demos.episodes,
             packages={name: version(name) for name in PACKAGES},
         ),
-        success=success or {},
+        success={},
     )

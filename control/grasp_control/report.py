@@ -18,8 +18,9 @@ from rich.table import Table
 
 from grasp_control import figures
 from grasp_control.figures import MOVING_AVERAGE_EPISODES, Columns, moving_average
-from grasp_control.summary import HEADINGS, PolicySummary, evaluation_points, summarise
+from grasp_control.summary import HEADINGS, PolicySummary, evaluation_points, explanations, summarise
 from grasp_control.tables import STEP_COLUMN, read_stream
+from grasp_control.video import filmstrip_path
 
 STREAMS = ("evaluation", "episodes", "train", "score_histogram")
 
@@ -27,22 +28,24 @@ TARGET_SUCCESS = 0.9
 
 
 def print_table(summaries: Sequence[PolicySummary], console: Console | None = None) -> None:
-    """Print the evaluation as a table on the terminal."""
+    """Print the evaluation as a table on the terminal, and what its policies are."""
     table = Table(title="Evaluation")
     for number, heading in enumerate(HEADINGS):
-        table.add_column(heading, justify="left" if number == 0 else "right")
+        table.add_column(heading, justify="left" if number == 0 else "right", overflow="fold")
     for summary in summaries:
         table.add_row(*summary.cells())
-    (console or Console()).print(table)
+    console = console or Console()
+    console.print(table)
+    console.print("\n".join(explanations(summaries)), highlight=False)
 
 
-def write_report(run_dir: str | Path, title: str = "Training report", videos: Sequence[Path] = ()) -> Path:
+def write_report(run_dir: str | Path, title: str = "Training report", video: Path | None = None) -> Path:
     """Write `<run_dir>/report/` anew and answer the path of its REPORT.md.
 
     Args:
         run_dir: a run's folder with the streams of `STREAMS`; any of them may be missing.
         title: the report's heading.
-        videos: files to link, kept where they are.
+        video: written by `video.render_grasps`, linked where it is; its filmstrip is copied.
     """
     run_dir = Path(run_dir)
     folder = run_dir / "report"
@@ -64,11 +67,17 @@ def write_report(run_dir: str | Path, title: str = "Training report", videos: Se
     for path in data:
         shutil.copy2(path, folder / "data" / path.name)
 
-    parts = [f"# {title}", "## Result", _result_table(summaries), *_facts(streams)]
+    parts = [f"# {title}", "## Result", *_result(summaries)]
+    if video is not None:
+        strip = filmstrip_path(video)
+        shutil.copy2(strip, folder)
+        parts += ["## Grasps", f"![One grasp from its start to its end]({strip.name})"]
+        link = f"[{video.name}]({os.path.relpath(video, folder)})"
+        parts.append(f"One grasp of the exported network, from left to right; {link} shows several.")
+    parts += _facts(streams)
     parts += ["## Figures", *pictures] if pictures else []
     parts += ["## Missing", "\n".join(f"- {line}" for line in missing)] if missing else []
     links = [f"- [{path.name}](data/{path.name})" for path in data]
-    links += [f"- [{path.name}]({os.path.relpath(path, folder)})" for path in videos]
     parts += ["## Data", "\n".join(links) or "The run wrote no data."]
     report = folder / "REPORT.md"
     report.write_text("\n\n".join(parts) + "\n")
@@ -79,11 +88,12 @@ class _MissingError(Exception):
     """The run holds no data for a figure."""
 
 
-def _result_table(summaries: Sequence[PolicySummary]) -> str:
+def _result(summaries: Sequence[PolicySummary]) -> list[str]:
     if not summaries:
-        return "No policy was evaluated."
+        return ["No policy was evaluated."]
     rows = [HEADINGS, ("---", *["---:"] * (len(HEADINGS) - 1)), *(summary.cells() for summary in summaries)]
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    return [table, "\n".join(f"- {line}" for line in explanations(summaries))]
 
 
 def _facts(streams: Mapping[str, Columns]) -> list[str]:
@@ -103,13 +113,21 @@ def _facts(streams: Mapping[str, Columns]) -> list[str]:
         when = f"at step {steps[MOVING_AVERAGE_EPISODES - 1 + reached[0]]:.0f}" if len(reached) else "never"
         target = f"{TARGET_SUCCESS:.0%} success over {MOVING_AVERAGE_EPISODES} training episodes"
         lines.append(f"{target} first reached: {when}.")
-    for column, name in (
-        ("update", "Learner updates"),
-        ("memory_size", "Rows in memory"),
-        ("slips_total", "Slips"),
+    if _has_rows(episodes, "slip"):
+        slip = episodes["slip"]
+        lines.append(f"Slips: in {np.nansum(slip):.0f} of {len(slip)} training episodes.")
+    for column, said in (
+        ("slips_total", "Steps in memory labelled as slip, each slip with the steps that led to it: {:.0f}."),
+        ("memory_size", "Steps in memory, demonstrations included: {:.0f}."),
+        ("update", "Learner updates: {:.0f}."),
     ):
         if _has_rows(train, column):
-            lines.append(f"{name}: {train[column][-1]:.0f}.")
+            lines.append(said.format(train[column][-1]))
+    if _has_rows(train, "retrieval_fallbacks"):
+        late = train["retrieval_fallbacks"][-1]
+        lines.append(f"Memory queries over the deadline, answered at random: {late:.0f}.")
+        if late > 0:
+            lines[-1] += " Which ones depends on how busy the machine is: the same run again differs."
     return ["## Run", "\n".join(f"- {line}" for line in lines)] if lines else []
 
 

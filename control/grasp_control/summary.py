@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,13 +11,20 @@ import numpy as np
 from grasp_control.figures import Columns
 from grasp_control.intervals import wilson_interval
 from grasp_control.tables import STEP_COLUMN, read_stream
+from grasp_sim.contract import POLICY_RATE_HZ
 
 POLICY_LABELS = {
     "exported": "exported network",
     "hybrid": "hybrid policy",
-    "cloned": "cloned policy (reference)",
+    "cloned": "cloned policy",
 }
 """In the order of the report. A policy of another name keeps its name and comes after these."""
+
+POLICY_MEANINGS = {
+    "exported": "the one network of the bundle run alone, distilled from the hybrid policy: the run's result",
+    "hybrid": "actors, actions retrieved from memory and critics that choose among them, after training",
+    "cloned": "the actors after imitating the demonstrations, before training: what training has to beat",
+}
 
 HEADINGS = ("policy", "success", "95 % interval", "successes", "mean return", "mean steps", "slips")
 """Column titles of the result table, for `PolicySummary.cells`."""
@@ -42,11 +50,16 @@ class PolicySummary(NamedTuple):
         """The policy's name for a reader."""
         return POLICY_LABELS.get(self.policy, self.policy)
 
+    @property
+    def share(self) -> float:
+        """Success rate, in [0, 1]."""
+        return self.successes / self.episodes
+
     def cells(self) -> tuple[str, ...]:
         """One formatted cell for each of `HEADINGS`."""
         return (
             self.label,
-            f"{self.successes / self.episodes:.1%}",
+            f"{self.share:.1%}",
             f"{self.low:.1%} - {self.high:.1%}",
             f"{self.successes} of {self.episodes}",
             f"{self.mean_return:.3f}",
@@ -68,6 +81,13 @@ def summarise(run_dir: str | Path) -> list[PolicySummary]:
             summaries.pop()
         summaries.append(summary)
     return summaries
+
+
+def explanations(summaries: Sequence[PolicySummary]) -> list[str]:
+    """A line for each policy and for the columns that need one, to stand under the result table."""
+    lines = [f"{s.label}: {POLICY_MEANINGS[s.policy]}." for s in summaries if s.policy in POLICY_MEANINGS]
+    step = f"a step takes {1 / POLICY_RATE_HZ:g} s"
+    return [*lines, f"slips: share of episodes in which the object slid in the fingers; {step}."]
 
 
 def evaluation_points(columns: Columns, last_step: float) -> list[tuple[str, float, int, int]]:

@@ -11,11 +11,10 @@ import torch
 
 from grasp_control import progress
 from grasp_control.build import load_demonstrations, make_trainer
-from grasp_control.bundle import export_bundle
 from grasp_control.checkpoint import CheckpointStore
 from grasp_control.config import TrainConfig
-from grasp_control.distill import distill_trainer
-from grasp_control.evaluate import evaluate_alone, result_rows
+from grasp_control.distill import distill_trainer, prove
+from grasp_control.evaluate import result_rows, success_note
 from grasp_control.metrics import MetricsWriter
 from grasp_control.provenance import manifest_of
 from grasp_control.report import print_table, write_report
@@ -27,6 +26,16 @@ from grasp_control.video import VideoError, render_grasps
 from grasp_demos.episode import Episode
 from grasp_sim import registry
 from grasp_sim.cli import run_command
+
+RECORD, CLONE, MEASURE_CLONED, TRAIN, MEASURE_HYBRID, DISTIL, PROVE = progress.numbered(
+    "Record demonstrations",
+    "Clone the demonstrations",
+    "Evaluate the cloned policy",
+    "Train EMPO2",
+    "Evaluate the hybrid policy",
+    "Distil into one network",
+    "Prove the exported network alone",
+)
 
 HELP = """Train a grasp policy with EMPO2, from demonstrations to a proven network.
 
@@ -43,7 +52,7 @@ Examples:
 
 def main() -> int:
     """Entry point of `grasp-train`."""
-    return run_command(TrainConfig, train, HELP, program="grasp-train")
+    return run_command(TrainConfig, train, HELP, program="grasp-train", resumes=True)
 
 
 def train(config: TrainConfig) -> None:
@@ -51,18 +60,19 @@ def train(config: TrainConfig) -> None:
     torch.set_num_threads(1)
     env = registry.make(**vars(config.env), seed=config.seed)
     run = RunFolder(config)
-    episodes = load_demonstrations(config, run, env) if config.demos.path else None
+    # Demonstrations that are given are checked before the folder is made.
+    episodes = load_demonstrations(config, run, env, RECORD) if config.demos.path else None
     with run.begin():
-        train_in(config, run, env, episodes or load_demonstrations(config, run, env))
+        if run.report.exists():
+            print_table(summarise(run.path))
+            print(f"{run.path} is finished: see {run.report}. Train anew with another seed=... or out=...")
+            return
+        train_in(config, run, env, episodes or load_demonstrations(config, run, env, RECORD))
 
 
 def train_in(config: TrainConfig, run: RunFolder, env: gymnasium.Env, episodes: list[Episode]) -> None:
     """The main job, top to bottom."""
     started = time.monotonic()
-    if run.report.exists():
-        print_table(summarise(run.path))
-        print(f"{run.path} is finished: see {run.report}. Train anew with another seed=... or out=...")
-        return
     trainer = make_trainer(config, env, episodes)
     checkpoints = CheckpointStore(run.checkpoints)
     resuming = bool(checkpoints.steps())
@@ -73,20 +83,23 @@ def train_in(config: TrainConfig, run: RunFolder, env: gymnasium.Env, episodes: 
     with MetricsWriter(run.path, resume_step=trainer.env_steps if resuming else -1) as metrics:
         if not resuming:
             clone(config, trainer)
-            measure(config, trainer, "cloned", metrics)
+            measure(config, trainer, MEASURE_CLONED, "cloned", metrics)
             trainer.save(checkpoints)
         learn(config, trainer, checkpoints, metrics)
-        measure(config, trainer, "hybrid", metrics)
-        student, practice = distill_trainer(config, trainer)
+        measure(config, trainer, MEASURE_HYBRID, "hybrid", metrics)
+        student, practice = distill_trainer(config, trainer, DISTIL)
         metrics.replace_table("distillation", result_rows("student", config.env_steps, practice))
-        prove(config, run, trainer, student, metrics)
+        manifest = manifest_of(config, run.path, trainer.env.unwrapped.action_scale)  # type: ignore[attr-defined]
+        seeds = episode_seeds(config.seed, "evaluate", config.evaluation_episodes)
+        results = prove(run.bundle, student, manifest, config.env, seeds, PROVE)
+        metrics.replace_table("evaluation", result_rows("exported", config.env_steps, results))
     finish(config, run)
     print(f"Wall time of this call: {(time.monotonic() - started) / 60:.1f} min")
 
 
 def clone(config: TrainConfig, trainer: LocalTrainer) -> None:
     """Behaviour cloning of the demonstrations: the policy that the first episodes are run with."""
-    with progress.bar("Clone the demonstrations", config.algo.cloning_updates) as advance:
+    with progress.bar(CLONE, config.algo.cloning_updates) as advance:
         for _ in range(config.algo.cloning_updates):
             trainer.clone()
             advance()
@@ -100,9 +113,18 @@ def learn(
     What is due depends on the steps alone and is measured before a checkpoint is saved, so that a resumed run
     measures where one that was never stopped does.
     """
+    if not trainer.finished:
+        print(
+            f"{TRAIN} takes {trainer.total_steps} of the run's {config.env_steps} environment steps; "
+            f"{config.distill.env_steps} are for {DISTIL}.\n"
+            "Its episodes carry exploration noise and starts that failed are repeated, so their success is "
+            "below what the policy can do.",
+            flush=True,
+        )
     stats: dict[str, float] = {}
     recent: list[bool] = []
-    with progress.bar("Train EMPO2", trainer.total_steps, done=trainer.env_steps) as advance:
+    steps, done = trainer.total_steps, trainer.env_steps
+    with progress.bar(TRAIN, steps, done=done, steady_from=config.algo.warmup_steps) as advance:
         while not trainer.finished:
             before = trainer.env_steps
             result = trainer.sample_episode()
@@ -113,7 +135,8 @@ def learn(
                 print(f"Step {event['env_step']}: {event['action']}, since {event['cause']}.")
             while trainer.updates_owed > 0:
                 stats = trainer.learn()
-            advance(total=trainer.env_steps, note=f"success {sum(recent)}/{len(recent)}")
+            share = f"{sum(recent)}/{len(recent)} recent episodes"
+            advance(total=trainer.env_steps, note=f"success with exploration noise {share}")
             now = trainer.env_steps
             if stats and (now // config.metrics_every > before // config.metrics_every or trainer.finished):
                 metrics.write("train", trainer.metrics_row(stats))
@@ -126,49 +149,29 @@ def learn(
                 trainer.save(checkpoints)
 
 
-def measure(config: TrainConfig, trainer: LocalTrainer, name: str, metrics: MetricsWriter) -> None:
+def measure(
+    config: TrainConfig, trainer: LocalTrainer, title: str, name: str, metrics: MetricsWriter
+) -> None:
     """Run the agent as it is, without noise, on the evaluation's episodes. Nothing is learned from them."""
     seeds = episode_seeds(config.seed, "evaluate", config.evaluation_episodes)
-    with progress.bar(f"Evaluate the {name} policy", len(seeds)) as advance:
+    with progress.bar(title, len(seeds)) as advance:
         results = evaluate(trainer.env, trainer.hybrid, trainer.short_term, seeds, lambda _: advance())
+        advance(total=len(seeds), note=success_note(results))
     metrics.replace_table("evaluation", result_rows(name, trainer.env_steps, results))
-
-
-def prove(
-    config: TrainConfig,
-    run: RunFolder,
-    trainer: LocalTrainer,
-    student: torch.nn.Module,
-    metrics: MetricsWriter,
-) -> None:
-    """Export the student, run the exported file alone, and write what it reached into its manifest."""
-    scale = trainer.env.unwrapped.action_scale  # type: ignore[attr-defined]
-
-    def export(success: dict[str, float]) -> None:
-        manifest = manifest_of(config, run.path, scale, success=success)
-        export_bundle(run.bundle, student, manifest=manifest)
-
-    export({})
-    seeds = episode_seeds(config.seed, "evaluate", config.evaluation_episodes)
-    with progress.bar("Prove the exported network alone", len(seeds)) as advance:
-        results = evaluate_alone(run.bundle, config.env, seeds, advance)
-    metrics.replace_table("evaluation", result_rows("exported", config.env_steps, results))
-    export({"success_rate": sum(r.success for r in results) / len(results), "episodes": len(results)})
 
 
 def finish(config: TrainConfig, run: RunFolder) -> None:
     """Video, report and the table."""
-    videos: list[Path] = []
+    video: Path | None = None
     if config.video:
         print("Rendering a video of several grasps.")
         try:
-            videos.append(
-                render_grasps(run.bundle, run.video, config.env, episode_seeds(config.seed, "video", 4))
-            )
+            seeds = episode_seeds(config.seed, "video", 4)
+            video = render_grasps(run.bundle, run.video, config.env, seeds)
         except VideoError as error:
             print(error)
     title = f"{config.env.name}, control mode {config.env.control_mode}, seed {config.seed}"
-    report = write_report(run.path, title=title, videos=videos)
+    report = write_report(run.path, title=title, video=video)
     print_table(summarise(run.path))
     print(f"Report: {report}\nBundle: {run.bundle}")
 

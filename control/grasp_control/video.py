@@ -16,6 +16,7 @@ import gymnasium
 import imageio_ffmpeg
 import numpy as np
 from omegaconf import MISSING
+from PIL import Image, ImageDraw, ImageFont
 
 from grasp_control.bundle import load_bundle
 from grasp_control.memory.window import ShortTermMemory
@@ -26,10 +27,15 @@ from grasp_sim.config import EnvConfig
 from grasp_sim.contract import ACTION_DIM, OBSERVATION_DIM, POLICY_RATE_HZ
 from grasp_sim.errors import UserError
 
+Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
+
 PROGRAM = "grasp_control.video"
 
 OUTCOME_FRAMES = 10
 """How often the last frame of an episode is shown, so that one sees how it ended."""
+
+FILMSTRIP_FRAMES = 5
+"""Pictures of one grasp in a filmstrip."""
 
 
 class VideoError(UserError):
@@ -69,12 +75,15 @@ def record_grasps(
     act: Act,
     short_term: ShortTermMemory,
     seeds: Sequence[int],
-    path: str | Path,
+    path: Path,
     *,
-    width: int = 480,
-    height: int = 360,
-) -> int:
+    name: str,
+    width: int,
+    height: int,
+) -> None:
     """Run one episode for each seed and write them, one after the other, into one video.
+
+    Beside it comes the filmstrip of the first episode that succeeded, or of the first where none did.
 
     Args:
         env: an environment of `grasp_sim.registry` with `render_frame(width, height)`.
@@ -82,10 +91,52 @@ def record_grasps(
         short_term: the window the policy's input is made from.
         seeds: each fixes an episode's initial state.
         path: the MP4 to write.
+        name: the policy's, for the captions.
         width: pixels, even.
         height: pixels, even.
     """
-    return write_video(path, _frames(env, act, short_term, seeds, width, height))
+    font = ImageFont.load_default(max(height / 22, 8))
+    strips: list[tuple[bool, np.ndarray]] = []
+
+    def frames() -> Iterator[np.ndarray]:
+        for seed in seeds:
+            pictures: list[np.ndarray] = []
+
+            def render(pictures: list[np.ndarray] = pictures) -> None:
+                pictures.append(env.unwrapped.render_frame(width, height))  # type: ignore[attr-defined]
+
+            success = rollout(env, act, short_term, seed=seed, on_step=render).result.success
+            strips.append((success, filmstrip(pictures)))
+            text = f"{name}\nepisode of seed {seed}"
+            yield from (captioned(picture, text, font) for picture in pictures)
+            outcome = "success" if success else "failed"
+            yield from [captioned(pictures[-1], f"{text}, {outcome}", font)] * OUTCOME_FRAMES
+
+    write_video(path, frames())
+    _, strip = max(strips, key=lambda one: one[0])
+    Image.fromarray(strip).save(filmstrip_path(path))
+
+
+def captioned(picture: np.ndarray, text: str, font: Font) -> np.ndarray:
+    """A picture (height, width, 3) uint8 with text in its lower left corner."""
+    image = Image.fromarray(picture)
+    place = (8, image.height - 8)
+    ImageDraw.Draw(image).text(place, text, "white", font, anchor="ld", stroke_width=2, stroke_fill="black")
+    return np.asarray(image)
+
+
+def filmstrip(pictures: Sequence[np.ndarray]) -> np.ndarray:
+    """The middle squares of some pictures (height, width, 3), from the first to the last, in a row."""
+    height, width, _ = pictures[0].shape
+    side = min(height, width)
+    top, left = (height - side) // 2, (width - side) // 2
+    chosen = np.linspace(0, len(pictures) - 1, FILMSTRIP_FRAMES).round().astype(int)
+    return np.concatenate([pictures[i][top : top + side, left : left + side] for i in chosen], axis=1)
+
+
+def filmstrip_path(video: Path) -> Path:
+    """Where the filmstrip of a video lies."""
+    return video.with_suffix(".png")
 
 
 def render_grasps(bundle: Path, path: Path, env: EnvConfig, seeds: Sequence[int]) -> Path:
@@ -112,7 +163,7 @@ class VideoConfig:
     bundle: str = MISSING
     """The policy bundle's folder."""
     path: str = MISSING
-    """The MP4 to write."""
+    """The MP4 to write; a PNG of the same name shows one grasp in a row of pictures."""
     seeds: list[int] = field(default_factory=lambda: [0, 1, 2])
     """One episode for each."""
     width: int = 480
@@ -138,31 +189,13 @@ def record(config: VideoConfig) -> None:
             lambda window: (policy.act_batch(window[None])[0], False),
             short_term,
             config.seeds,
-            config.path,
+            Path(config.path),
+            name=policy.manifest.training.run_id,
             width=config.width,
             height=config.height,
         )
     finally:
         env.close()
-
-
-def _frames(
-    env: gymnasium.Env,
-    act: Act,
-    short_term: ShortTermMemory,
-    seeds: Sequence[int],
-    width: int,
-    height: int,
-) -> Iterator[np.ndarray]:
-    for seed in seeds:
-        episode: list[np.ndarray] = []
-
-        def render(frames: list[np.ndarray] = episode) -> None:
-            frames.append(env.unwrapped.render_frame(width, height))  # type: ignore[attr-defined]
-
-        rollout(env, act, short_term, seed=seed, on_step=render)
-        yield from episode
-        yield from [episode[-1]] * OUTCOME_FRAMES
 
 
 def main() -> int:

@@ -112,7 +112,7 @@ def record(config: RecordConfig) -> int:
 
 def main() -> int:
     """Entry point of `grasp-record`."""
-    return run_command(RecordConfig, record, HELP)
+    return run_command(RecordConfig, record, HELP, resumes=True)
 
 
 if __name__ == "__main__":

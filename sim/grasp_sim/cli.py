@@ -52,6 +52,7 @@ def run_command(
     argv: Sequence[str] | None = None,
     config_dir: Path | None = None,
     program: str | None = None,
+    resumes: bool = False,
 ) -> int:
     """Run `main` on the settings given on the command line and return the exit code.
 
@@ -63,6 +64,7 @@ def run_command(
         config_dir: folder of YAML presets, one sub-folder a group: `memory=large` merges `memory/large.yaml`
             into the nested dataclass `memory`.
         program: the command's name in messages; from `sys.argv` by default.
+        resumes: the same command again goes on where it was stopped; Ctrl-C then says so.
 
     A `UserError`, a `ContractError`, a bad setting or a failing file system becomes one line on stderr and
     exit code 2, Ctrl-C exit code 130. Any other exception is a fault of the program and keeps its traceback.
@@ -88,7 +90,8 @@ def run_command(
         where = f": '{error.filename}'" if error.filename else ""
         return _report(program, f"{error.strerror or error}{where}.")
     except KeyboardInterrupt:
-        print(f"{program}: stopped by the keyboard.", file=sys.stderr)
+        hint = "; the same command goes on where it stopped" if resumes else ""
+        print(f"{program}: stopped by the keyboard{hint}.", file=sys.stderr)
         return EXIT_INTERRUPTED
 
 

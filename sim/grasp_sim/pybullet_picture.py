@@ -24,10 +24,6 @@ from grasp_sim.pybullet_urdf import urdf_path
 
 FLOOR = -0.92
 """m, height of the floor below the base, as in robosuite."""
-CAMERA, CAMERA_TARGET = (1.55, -0.95, 0.70), (0.28, 0.0, 0.12)
-"""m, base frame."""
-FIELD_OF_VIEW = 45.0
-"""deg, vertical."""
 
 _TABLE_COLOUR = (0.80, 0.68, 0.52, 1.0)
 _LEG_COLOUR = (0.45, 0.38, 0.30, 1.0)
@@ -86,8 +82,10 @@ class PybulletPicture:
         pixels = pybullet.getCameraImage(
             width,
             height,
-            viewMatrix=pybullet.computeViewMatrix(CAMERA, CAMERA_TARGET, (0.0, 0.0, 1.0)),
-            projectionMatrix=pybullet.computeProjectionMatrixFOV(FIELD_OF_VIEW, width / height, 0.1, 10.0),
+            viewMatrix=pybullet.computeViewMatrix(scene.CAMERA, scene.CAMERA_TARGET, (0.0, 0.0, 1.0)),
+            projectionMatrix=pybullet.computeProjectionMatrixFOV(
+                scene.FIELD_OF_VIEW, width / height, 0.1, 10.0
+            ),
             lightDirection=(0.6, -0.8, 1.6),
             shadow=True,
             renderer=pybullet.ER_TINY_RENDERER,

@@ -331,7 +331,7 @@ class PybulletScene:
     # ---- the rest
 
     def render(self, width: int, height: int) -> np.ndarray:
-        """(height, width, 3) uint8, seen from the front right of the robot, in software."""
+        """(height, width, 3) uint8, seen from `scene.CAMERA`, drawn in software."""
         if self._picture is None:
             self._picture = PybulletPicture()
         joints, _ = self._joint_states()

@@ -13,6 +13,7 @@ from typing import Any
 import mujoco
 import numpy as np
 
+from grasp_sim import scene
 from grasp_sim.errors import UserError
 
 _BACKENDS = ("egl", "osmesa")
@@ -56,6 +57,7 @@ class FrameRenderer:
         buffer = model.vis.global_
         buffer.offwidth = max(buffer.offwidth, width)
         buffer.offheight = max(buffer.offheight, height)
+        buffer.fovy = scene.FIELD_OF_VIEW
         self._scene = mujoco.MjvScene(model, maxgeom=2000)
         self._option = mujoco.MjvOption()
         self._option.geomgroup[0] = 0  # robosuite keeps collision shapes here
@@ -65,17 +67,22 @@ class FrameRenderer:
         atexit.register(self.close)
         mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN.value, self._gpu)
 
-    def render(self, positions: np.ndarray, camera: str) -> np.ndarray:
-        """(height, width, 3) uint8 of the model at generalised positions (nq,), seen by one of its cameras.
+    def render(self, positions: np.ndarray, base: np.ndarray) -> np.ndarray:
+        """(height, width, 3) uint8 of the model at generalised positions (nq,), seen from `scene.CAMERA`.
 
-        Works on its own data, so taking a picture cannot change the simulation.
+        `base` (3,) m is the robot's place in the world. Works on its own data, so taking a picture cannot
+        change the simulation.
         """
         self._context.make_current()
         self._data.qpos[:] = positions
         mujoco.mj_forward(self._model, self._data)
         view = mujoco.MjvCamera()
-        view.type = mujoco.mjtCamera.mjCAMERA_FIXED
-        view.fixedcamid = self._model.camera(camera).id
+        view.type = mujoco.mjtCamera.mjCAMERA_FREE
+        along = np.subtract(scene.CAMERA_TARGET, scene.CAMERA)
+        view.lookat[:] = base + scene.CAMERA_TARGET
+        view.distance = np.linalg.norm(along)
+        view.azimuth = np.degrees(np.arctan2(along[1], along[0]))
+        view.elevation = np.degrees(np.arcsin(along[2] / view.distance))
         mujoco.mjv_updateScene(
             self._model, self._data, self._option, None, view, mujoco.mjtCatBit.mjCAT_ALL.value, self._scene
         )

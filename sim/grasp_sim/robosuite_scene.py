@@ -49,8 +49,6 @@ NATURAL_FREQUENCY = 80.0
 ARMATURE = 0.1
 """kg m^2 of every arm joint in servo mode, as in MuJoCo Menagerie's UR5e. robosuite's 0.8 to 5 make the
 wrist's 28 N m saturate whenever the heading reverses, so the arm swings past its target."""
-CAMERA = "frontview"
-"""Of robosuite's scene, for pictures."""
 FINGERS = {"robotiq-85": RobotiqFingers, "parallel": ParallelFingers}
 """The grippers by name."""
 
@@ -300,13 +298,13 @@ class RobosuiteScene:
     # ---- pictures
 
     def render(self, width: int, height: int) -> np.ndarray:
-        """(height, width, 3) uint8 of the scene from the front. Raises RenderUnavailable."""
+        """(height, width, 3) uint8, seen from `scene.CAMERA`. Raises RenderUnavailable."""
         from grasp_sim.rendering import FrameRenderer  # state-only use never loads it
 
         if self._renderer is None or (self._renderer.width, self._renderer.height) != (width, height):
             self.close()
             self._renderer = FrameRenderer(self.model, width, height)
-        return self._renderer.render(self.data.qpos, CAMERA)
+        return self._renderer.render(self.data.qpos, self.base)
 
     def close(self) -> None:
         """Free the renderer, if one was made."""

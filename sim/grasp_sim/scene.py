@@ -23,6 +23,11 @@ TABLE_HALF_SIZE = (0.4, 0.4)
 """m (x, y)."""
 CONTROL_PERIOD = 0.05
 """s of one control step, 20 Hz."""
+CAMERA, CAMERA_TARGET = (1.25, -0.52, 0.36), (0.49, 0.01, 0.02)
+"""m, where pictures are taken from and what they show in their middle: close up, from the front right, with
+every place where a task puts its object in view."""
+FIELD_OF_VIEW = 45.0
+"""deg, vertical."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +138,7 @@ class Scene(Protocol):
         ...
 
     def render(self, width: int, height: int) -> np.ndarray:
-        """(height, width, 3) uint8. Raises RenderUnavailable saying what to install."""
+        """(height, width, 3) uint8, seen from `CAMERA`. Raises RenderUnavailable saying what to install."""
         ...
 
     def close(self) -> None:

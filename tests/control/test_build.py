@@ -47,3 +47,16 @@ def test_demonstrations_of_another_meaning_are_refused(env, recorded, tmp_path, 
     write_episode(tmp_path / "episode_000000.npz", other)
     with pytest.raises(UserError, match=said):
         load_demonstrations(config, RunFolder(config), env)
+
+
+def test_demonstrations_that_are_there_already_are_said_to_be(env, recorded, tmp_path, capsys):
+    recording = TrainConfig(out=str(tmp_path / "run"), demos=DemosConfig(episodes=1))
+    load_demonstrations(recording, RunFolder(recording), env)
+    assert capsys.readouterr().out.startswith("Record demonstrations: 1/1 in ")
+    load_demonstrations(recording, RunFolder.existing(recording), env)
+    assert capsys.readouterr().out == "Record demonstrations: 1 demonstrations are there already.\n"
+    write_episode(tmp_path / "episode_000000.npz", recorded)
+    given = TrainConfig(out=str(tmp_path / "other"), demos=DemosConfig(path=str(tmp_path), episodes=1))
+    load_demonstrations(given, RunFolder(given), env)
+    said = f"Record demonstrations: 1 demonstrations are there already, in {tmp_path}.\n"
+    assert capsys.readouterr().out == said

@@ -383,6 +383,12 @@ def test_bad_observations_and_actions_never_enter_the_window(bundle):
     assert np.array_equal(policy.act(observation), before)
 
 
+def test_the_folder_of_a_run_names_the_bundle_in_it(bundle, tmp_path):
+    inside = copy_of(bundle, tmp_path).rename(tmp_path / "bundle")
+    with pytest.raises(BundleError, match=f"{tmp_path} is not a policy bundle, but {inside} is"):
+        load_bundle(tmp_path, expect=None)
+
+
 def test_loading_running_and_checking_work_where_torch_cannot_be_imported(bundle):
     code = """
 import sys

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -67,6 +68,7 @@ def finished(tmp_path_factory) -> Path:
     again = run("train", "out=run", *SMALL, cwd=folder)
     assert again.returncode == 0, again.stderr
     assert "Resuming run at environment step" in again.stdout
+    (folder / "stdout").write_text(again.stdout)
     return folder
 
 
@@ -83,6 +85,21 @@ def test_the_job_ends_with_a_proven_bundle_and_a_report(finished):
     report = (run_folder / "report" / "REPORT.md").read_text()
     assert "exported network" in report
     assert (run_folder / "report" / "data" / "episodes.csv").exists()
+
+
+@pytest.mark.slow
+def test_every_stage_says_its_number_and_what_came_of_it(finished):
+    said = (finished / "stdout").read_text()
+    assert said.startswith("[1/7] Record demonstrations: 2 demonstrations are there already.\n")
+    success = r"success (0|33\.3|66\.7|100) % of 3"
+    for line in (
+        r"\[4/7\] Train EMPO2 takes 480 of the run's 560 environment steps; 80 are for \[6/7\] .*",
+        r"\[4/7\] Train EMPO2: 480/480 in \d+ s, success with exploration noise \d+/\d+ recent episodes",
+        rf"\[5/7\] Evaluate the hybrid policy: 3/3 in \d+ s, {success}",
+        r"\[6/7\] Distil into one network: 60/60 in \d+ s",
+        rf"\[7/7\] Prove the exported network alone: 3/3 in \d+ s, {success}",
+    ):
+        assert re.search(f"^{line}$", said, re.MULTILINE), line
 
 
 @pytest.mark.slow
@@ -128,8 +145,11 @@ def test_a_run_can_be_distilled_again(finished):
         cwd=finished,
     )
     assert done.returncode == 0, done.stderr
-    assert "success" in done.stdout
-    assert (finished / "again" / "manifest.json").exists()
+    assert "Distilling run as it was at environment step 480.\n" in done.stdout
+    assert "unfinished" not in done.stdout
+    success = json.loads((finished / "again" / "manifest.json").read_text())["success"]
+    assert success["episodes"] == 2
+    assert f"success {success['success_rate']:.1%} of 2 episodes" in done.stdout
 
 
 @pytest.mark.slow

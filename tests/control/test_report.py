@@ -60,7 +60,7 @@ def run_dir(tmp_path):
                 "hit_rate": 0.5,
                 "memory_size": step,
             }
-            writer.write("train", row | shares | {"slips_total": 30})
+            writer.write("train", row | shares | {"slips_total": 64, "retrieval_fallbacks": step // 3000})
             bins = [{"env_step": step, "bin_low": b, "bin_high": b + 1.0, "count": step} for b in range(3)]
             writer.write_table("score_histogram", bins)
     write_stream(
@@ -70,7 +70,8 @@ def run_dir(tmp_path):
 
 
 def test_a_whole_run_gets_every_figure_its_data_and_a_table(run_dir):
-    report = write_report(run_dir, title="Lift", videos=[run_dir / "grasps.mp4"])
+    (run_dir / "grasps.png").write_bytes(b"five pictures")
+    report = write_report(run_dir, title="Lift", video=run_dir / "grasps.mp4")
     text = report.read_text()
     assert report == run_dir / "report" / "REPORT.md"
     assert text.startswith("# Lift\n")
@@ -80,9 +81,17 @@ def test_a_whole_run_gets_every_figure_its_data_and_a_table(run_dir):
     assert "## Missing" not in text
     # 8 of 10 by Wilson: 49.0 % to 94.3 %.
     assert "| exported network | 80.0% | 49.0% - 94.3% | 8 of 10 | 1.000 | 52.0 | 0.0% |" in text
-    assert text.index("exported network") < text.index("cloned policy (reference)")
+    assert text.index("| exported network") < text.index("| cloned policy")
+    for explained in ("- exported network: the one network", "- cloned policy: the actors", "- slips: share"):
+        assert explained in text
+    assert "- hybrid policy:" not in text  # it was not evaluated
     assert "150 training episodes, 7800 environment steps." in text
-    assert "(../grasps.mp4)" in text
+    assert "- Slips: in 30 of 150 training episodes." in text
+    assert "labelled as slip, each slip with the steps that led to it: 64." in text
+    assert "answered at random: 1. Which ones depends on how busy the machine is" in text
+    assert text.index("(../grasps.mp4)") < text.index("## Run")
+    assert "](grasps.png)" in text
+    assert (run_dir / "report" / "grasps.png").read_bytes() == b"five pictures"
     copied = run_dir / "report" / "data" / "episodes.csv"
     assert copied.read_bytes() == (run_dir / "episodes.csv").read_bytes()
 
@@ -91,6 +100,7 @@ def test_writing_a_report_again_replaces_it(run_dir):
     write_report(run_dir)
     (run_dir / "train.csv").unlink()
     text = write_report(run_dir).read_text()
+    assert "grasps.mp4" not in text
     assert "Policy entropy: train.csv is not there." in text
     assert not (run_dir / "report" / "entropy.png").exists()
 
@@ -141,12 +151,32 @@ def test_moving_average_by_hand():
     assert np.isnan(figures.moving_average(np.array([np.nan, 2.0]), width=3)).tolist() == [True, False]
 
 
+def test_rebinning_by_hand():
+    edges, counts = np.array([0.0, 2.0, 4.0]), np.array([4.0, 1.0])
+    wanted = np.array([-1.0, 1.0, 3.0, 5.0])
+    assert figures.rebinned(edges, counts, wanted).tolist() == [2.0, 2.5, 0.5]
+
+
+def test_scores_of_two_steps_are_drawn_in_the_same_bins():
+    def bins(step: int, width: float) -> list[tuple[float, ...]]:
+        return [(step, width * b, width * (b + 1), 1) for b in range(4)]
+
+    columns = np.array([*bins(0, 0.25), *bins(9, 1.0)]).T
+    histogram = dict(zip(("env_step", "bin_low", "bin_high", "count"), columns, strict=True))
+    narrow, wide = (patch.get_data() for patch in figures.score_histogram(histogram).axes[0].patches)
+    np.testing.assert_array_equal(narrow.edges, wide.edges)
+    # Scores spread evenly from 0 to 1 are four times as dense as scores spread evenly from 0 to 4.
+    assert narrow.values[0] == pytest.approx(4 * wide.values[0])
+    assert narrow.values.sum() == wide.values.sum() == pytest.approx(1.0)
+
+
 def test_the_table_shows_every_policy(run_dir):
     console = Console(file=io.StringIO(), width=120)
     print_table(summarise(run_dir), console)
     shown = console.file.getvalue()  # type: ignore[attr-defined]
     assert "exported network" in shown
     assert "49.0% - 94.3%" in shown
+    assert "cloned policy: the actors after imitating" in shown
 
 
 def test_drawing_leaves_pyplot_alone(run_dir):

@@ -6,12 +6,21 @@ import imageio_ffmpeg
 import numpy as np
 import pytest
 import torch
+from PIL import Image, ImageFont
 
 from grasp_control.bundle import export_bundle
 from grasp_control.manifest import Manifest, Training
 from grasp_control.memory.window import window_width
 from grasp_control.networks import DistilledPolicy, Normaliser, mlp
-from grasp_control.video import OUTCOME_FRAMES, VideoError, render_grasps, write_video
+from grasp_control.video import (
+    FILMSTRIP_FRAMES,
+    OUTCOME_FRAMES,
+    VideoError,
+    captioned,
+    filmstrip,
+    render_grasps,
+    write_video,
+)
 from grasp_sim.config import EnvConfig
 from grasp_sim.contract import ACTION_DIM, OBSERVATION_DIM, ActionScale
 
@@ -43,6 +52,22 @@ def test_a_video_that_fails_halfway_leaves_nothing(tmp_path):
 def test_no_frames_is_an_error(tmp_path):
     with pytest.raises(VideoError, match="no frames"):
         write_video(tmp_path / "grasps.mp4", iter(()))
+
+
+def test_a_filmstrip_goes_from_the_first_picture_to_the_last():
+    strip = filmstrip([np.full((4, 6, 3), shade, np.uint8) for shade in range(9)])
+    assert strip.shape == (4, FILMSTRIP_FRAMES * 4, 3)
+    assert strip[0, ::4, 0].tolist() == [0, 2, 4, 6, 8]
+
+
+def test_a_caption_is_written_into_the_lower_left_corner():
+    picture = np.full((360, 480, 3), 90, np.uint8)
+    changed = (captioned(picture, "a run\nepisode of seed 1", ImageFont.load_default(16)) != picture).any(2)
+    rows, columns = np.flatnonzero(changed.any(1)), np.flatnonzero(changed.any(0))
+    assert 300 < rows[0] < 330 < rows[-1] < 360
+    assert columns[0] < 15
+    assert 90 < columns[-1] < 240
+    assert (picture == 90).all()
 
 
 def write_bundle(path):
@@ -77,6 +102,9 @@ def test_a_bundle_is_filmed_or_one_line_says_what_to_install(tmp_path):
     frames = list(imageio_ffmpeg.read_frames(str(path)))[1:]
     assert len(frames) == 2 * (5 + OUTCOME_FRAMES)
     assert np.frombuffer(frames[0], np.uint8).std() > 10  # a picture, not one colour
+    assert frames[4] != frames[5]  # the outcome is added
+    with Image.open(path.with_suffix(".png")) as strip:
+        assert strip.size == (FILMSTRIP_FRAMES * 360, 360)
 
 
 def test_what_stops_the_recorder_is_one_line(tmp_path):

@@ -122,6 +122,18 @@ def test_exit_codes_and_lines(capsys: pytest.CaptureFixture[str]):
         run(lambda config: 1 // 0, "path=x")
 
 
+@pytest.mark.parametrize(
+    ("resumes", "hint"), [(False, ""), (True, "; the same command goes on where it stopped")]
+)
+def test_a_stopped_command_says_whether_it_can_go_on(resumes, hint, capsys: pytest.CaptureFixture[str]):
+    def stop(config: Config) -> int:
+        raise KeyboardInterrupt
+
+    code = run_command(Config, stop, "Do it.", argv=["path=x"], program="grasp-do", resumes=resumes)
+    assert code == 130
+    assert capsys.readouterr().err == f"grasp-do: stopped by the keyboard{hint}.\n"
+
+
 def test_help_lists_every_setting_with_its_meaning(capsys: pytest.CaptureFixture[str]):
     assert run(lambda config: 1, "--help") == 0
     text = capsys.readouterr().out

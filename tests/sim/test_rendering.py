@@ -1,13 +1,18 @@
 """Images on demand."""
 
+import itertools
 import os
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from grasp_sim import rendering
+from grasp_sim.objects import ObjectSpec, Part
 from grasp_sim.registry import make
 from grasp_sim.rendering import RenderUnavailable
+from grasp_sim.scene import TABLE_CENTRE, TABLE_HEIGHT
+from grasp_sim.tasks import TASKS
 
 
 @pytest.fixture
@@ -30,6 +35,23 @@ def test_a_frame_shows_the_scene_and_changes_nothing(env):
     assert env.render_frame(800, 600).shape == (600, 800, 3)
     for name, value in env.snapshot().items():
         np.testing.assert_array_equal(value, before[name])
+
+
+@pytest.mark.parametrize("simulator", ["robosuite", "pybullet"])
+def test_a_cube_of_4_cm_is_seen_large_wherever_a_task_puts_it(simulator):
+    cube = ObjectSpec("cube", (Part("box", (0.02, 0.02, 0.02)),), 0.1, 0.8, symmetry=4)
+    env = make(f"{simulator}-objects")
+    _, info = env.reset(seed=0)
+    for corner in itertools.product((-1, 1), (-1, 1)):
+        place = np.add(TABLE_CENTRE, np.multiply(corner, TASKS["objects"].spread))
+        position = np.array([*place, TABLE_HEIGHT + 0.02])
+        env.reset(options={"start": replace(info["start"], object=cube, object_position=position)})
+        try:
+            red, green, blue = env.render_frame(480, 360).astype(int).transpose(2, 0, 1)
+        except RenderUnavailable as error:
+            pytest.skip(str(error))
+        assert ((red > 2 * green) & (red > 2 * blue)).sum() > 15**2
+    env.close()
 
 
 def test_without_a_backend_the_error_names_what_to_install(env, monkeypatch):

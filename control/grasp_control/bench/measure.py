@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 
@@ -65,28 +66,29 @@ def load_per_core() -> float:
 def show(title: str, figures: list[Figure]) -> None:
     """Print figures as one table: a line per measured thing, a column per statistic."""
     statistics = list(dict.fromkeys(figure.statistic for figure in figures))
-    table = Table(title=title, title_justify="left")
-    table.add_column("measured", no_wrap=True)
+    table = Table(title=escape(title), title_justify="left")
+    table.add_column("measured", overflow="fold")
     table.add_column("rows", justify="right")
     units = {figure.statistic: figure.unit for figure in figures}
     for statistic in statistics:
-        table.add_column(f"{statistic} [{units[statistic]}]".replace(" []", ""), justify="right")
+        heading = f"{statistic} [{units[statistic]}]".replace(" []", "")
+        table.add_column(escape(heading), justify="right")
     lines: dict[tuple[str, int], dict[str, float]] = {}
     for figure in figures:
         lines.setdefault((figure.name, figure.rows), {})[figure.statistic] = figure.value
     for (name, rows), values in lines.items():
         cells = [f"{values[s]:.4g}" if s in values else "" for s in statistics]
-        table.add_row(name, f"{rows:,}", *cells)
+        table.add_row(escape(name), f"{rows:,}", *cells)
     _console().print(table)
 
 
 def show_rows(title: str, rows: Sequence[Mapping[str, object]]) -> None:
     """Print rows with the same keys as one table."""
-    table = Table(title=title, title_justify="left")
+    table = Table(title=escape(title), title_justify="left")
     for name in rows[0]:
-        table.add_column(name, no_wrap=True)
+        table.add_column(escape(name), overflow="fold")
     for row in rows:
-        table.add_row(*(f"{v:.4g}" if isinstance(v, float) else str(v) for v in row.values()))
+        table.add_row(*(f"{v:.4g}" if isinstance(v, float) else escape(str(v)) for v in row.values()))
     _console().print(table)
 
 
@@ -106,7 +108,7 @@ def markdown(rows: Sequence[Mapping[str, object]]) -> str:
 
 
 def _console() -> Console:
-    """Into a file or a pipe rich assumes 80 columns and would cut the names."""
+    """Into a file or a pipe rich assumes 80 columns and would fold the names."""
     console = Console()
     return console if console.is_terminal else Console(width=150)
 

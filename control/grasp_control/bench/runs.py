@@ -8,14 +8,11 @@ from pathlib import Path
 
 import numpy as np
 from matplotlib.figure import Figure
-from rich.console import Console
-from rich.table import Table
 
-from grasp_control.bench.measure import write_rows
+from grasp_control.bench.measure import markdown, show_rows, write_rows
 from grasp_control.figures import STEPS_LABEL, moving_average, new_axes
-from grasp_control.intervals import wilson_interval
 from grasp_control.run import load_config
-from grasp_control.summary import PolicySummary, summarise
+from grasp_control.summary import POLICY_LABELS, PolicySummary, summarise
 from grasp_control.tables import STEP_COLUMN, read_stream
 from grasp_sim.cli import run_command
 from grasp_sim.errors import UserError
@@ -84,26 +81,29 @@ def compare(config: RunsConfig) -> None:
     write_rows(out.with_name(f"{out.name}.csv"), rows)
     write_rows(out.with_name(f"{out.name}_episodes.csv"), episodes)
     lines = table(folders)
-    out.with_name(f"{out.name}.md").write_text("\n".join(lines) + "\n")
+    out.with_name(f"{out.name}.md").write_text(markdown(lines))
     learning_curves(folders).savefig(out.with_name(f"{out.name}.png"))
-    console_table = Table(*(cell.strip() for cell in lines[0].strip("|").split("|")))
-    for line in lines[2:]:
-        console_table.add_row(*(cell.strip() for cell in line.strip("|").split("|")))
-    Console().print(console_table)
+    show_rows("Success with its 95 % interval, n episodes", lines)
     print(f"Written: {out}.csv, {out}_episodes.csv, {out}.md, {out}.png")
 
 
-def table(folders: Sequence[Path]) -> list[str]:
-    """Markdown: a row per run, a column per policy, and the mean over the runs."""
+def table(folders: Sequence[Path]) -> list[dict[str, str]]:
+    """A row per run, a column per policy, and the mean over the runs of one environment and control mode."""
     found = {folder: {s.policy: s for s in summarise(folder)} for folder in folders}
-    policies = [p for p in ("cloned", "hybrid", "exported") if all(p in held for held in found.values())]
-    labels = [next(iter(found.values()))[policy].label for policy in policies]
-    lines = [f"| run | {' | '.join(labels)} |", "| --- |" + " --- |" * len(policies)]
-    for folder, held in found.items():
-        lines.append(f"| {folder.name} | {' | '.join(_cell(held[policy]) for policy in policies)} |")
-    means = [np.mean([held[p].successes / held[p].episodes for held in found.values()]) for p in policies]
-    lines.append(f"| mean of {len(folders)} | {' | '.join(f'{mean:.1%}' for mean in means)} |")
-    return lines
+    policies = [p for p in POLICY_LABELS if all(p in held for held in found.values())][::-1]
+    groups: dict[tuple[str, str], list[Path]] = {}
+    for folder in folders:
+        env = load_config(folder).env
+        groups.setdefault((env.name, env.control_mode), []).append(folder)
+    rows = []
+    for (name, mode), members in groups.items():
+        for folder in members:
+            rows.append({"run": folder.name} | {POLICY_LABELS[p]: _cell(found[folder][p]) for p in policies})
+        if len(members) > 1:
+            shares = {p: [found[folder][p].share for folder in members] for p in policies}
+            means = {POLICY_LABELS[p]: f"{np.mean(shares[p]):.1%}" for p in policies}
+            rows.append({"run": f"mean of {len(members)}, {name} {mode}"} | means)
+    return rows
 
 
 def learning_curves(folders: Sequence[Path]) -> Figure:
@@ -119,13 +119,11 @@ def learning_curves(folders: Sequence[Path]) -> Figure:
             ("cloned", 0, "x"),
             ("exported", load_config(folder).env_steps, "o"),
         ):
-            share = held[policy].successes / held[policy].episodes
-            axes.plot([step], [share], marker, color=f"C{number}")
+            axes.plot([step], [held[policy].share], marker, color=f"C{number}")
     axes.set_ylim(0.0, 1.05)
     axes.legend(loc="lower right", title="x cloned, o exported network (100 episodes)")
     return figure
 
 
 def _cell(summary: PolicySummary) -> str:
-    low, high = wilson_interval(summary.successes, summary.episodes)
-    return f"{summary.successes / summary.episodes:.0%} ({low:.0%}-{high:.0%}, n={summary.episodes})"
+    return f"{summary.share:.0%} ({summary.low:.0%}-{summary.high:.0%}, n={summary.episodes})"

@@ -106,9 +106,9 @@ def measure_steps(config: SimBenchConfig) -> list[dict[str, object]]:
     return [
         {
             "environment": label,
-            "steps/s": float(np.median(values)),
-            "least": min(values),
-            "most": max(values),
+            "median [steps/s]": float(np.median(values)),
+            "least [steps/s]": min(values),
+            "most [steps/s]": max(values),
             f"times {PLAIN}": float(np.median(values)) / plain,
         }
         for label, values in rates.items()
@@ -189,7 +189,7 @@ def measure_resets(name: str, count: int) -> dict[str, object]:
     return {
         "environment": name,
         "resets": count,
-        "ms each": 1e3 * spent / count,
+        "each [ms]": 1e3 * spent / count,
         "memory grown [MB]": grown / 1e6,
     }
 

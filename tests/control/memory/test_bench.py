@@ -17,6 +17,7 @@ def test_memory_benchmark_prints_tables_and_writes_raw_figures(tmp_path, capsys)
     assert main(["memory", *sizes, f"out={out}"]) == 0
     printed = capsys.readouterr().out
     assert "whole prioritised cycle" in printed
+    assert "[ms]" in printed
     assert str(out) in printed.replace("\n", "")
     with out.open() as file:
         rows = list(csv.DictReader(file))

@@ -22,7 +22,7 @@ from grasp_control.summary import HEADINGS, PolicySummary, evaluation_points, ex
 from grasp_control.tables import STEP_COLUMN, read_stream
 from grasp_control.video import filmstrip_path
 
-STREAMS = ("evaluation", "episodes", "train", "score_histogram")
+STREAMS = ("evaluation", "episodes", "train", "score_histogram", "events")
 
 TARGET_SUCCESS = 0.9
 
@@ -128,6 +128,10 @@ def _facts(streams: Mapping[str, Columns]) -> list[str]:
         lines.append(f"Memory queries over the deadline, answered at random: {late:.0f}.")
         if late > 0:
             lines[-1] += " Which ones depends on how busy the machine is: the same run again differs."
+    events = streams["events"]
+    if _has_rows(events, "action"):
+        rows = zip(events[STEP_COLUMN], events["action"], events["cause"], strict=True)
+        lines += [f"Safeguard at step {step:.0f}: {action}, since {cause}." for step, action, cause in rows]
     return ["## Run", "\n".join(f"- {line}" for line in lines)] if lines else []
 
 

@@ -96,6 +96,13 @@ def test_a_whole_run_gets_every_figure_its_data_and_a_table(run_dir):
     assert copied.read_bytes() == (run_dir / "episodes.csv").read_bytes()
 
 
+def test_safeguards_that_acted_are_told_with_their_cause(run_dir):
+    cause = "the mean return fell, from 0.9 to 0.1"
+    write_stream(run_dir, "events", [{"env_step": 1500, "action": "roll back", "cause": cause}])
+    text = write_report(run_dir).read_text()
+    assert f"- Safeguard at step 1500: roll back, since {cause}." in text
+
+
 def test_writing_a_report_again_replaces_it(run_dir):
     write_report(run_dir)
     (run_dir / "train.csv").unlink()

@@ -148,7 +148,7 @@ def time_plain(steps: int) -> Iterator[float]:
     """Control steps per CPU second of robosuite's Lift as it comes, random actions."""
     import robosuite
 
-    import grasp_sim.robosuite_scene  # noqa: F401 (imports robosuite quietly)
+    from grasp_sim.robosuite_scene import robosuite  # imported there without its warnings
 
     with contextlib.redirect_stdout(io.StringIO()):
         env = robosuite.make(
@@ -185,13 +185,25 @@ def measure_resets(name: str, count: int) -> dict[str, object]:
     spent = time.process_time() - began
     gc.collect()
     grown = resident_bytes() - memory
+    bodies = count_bodies(env)
     env.close()
     return {
         "environment": name,
         "resets": count,
         "each [ms]": 1e3 * spent / count,
         "memory grown [MB]": grown / 1e6,
+        "bodies": bodies,
     }
+
+
+def count_bodies(env: GraspEnv) -> int:
+    """Bodies in the simulator, which each reset must leave as many as there were."""
+    scene: Any = env._scene
+    if env.simulator == "robosuite":
+        return scene.model.nbody
+    import pybullet
+
+    return pybullet.getNumBodies(physicsClientId=scene.client)
 
 
 def resident_bytes() -> int:

@@ -146,8 +146,6 @@ def _episodes(
 
 def time_plain(steps: int) -> Iterator[float]:
     """Control steps per CPU second of robosuite's Lift as it comes, random actions."""
-    import robosuite
-
     from grasp_sim.robosuite_scene import robosuite  # imported there without its warnings
 
     with contextlib.redirect_stdout(io.StringIO()):

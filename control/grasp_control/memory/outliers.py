@@ -1,8 +1,9 @@
 """Rows of the memory that lie far from everything else (E13).
 
 A row is judged by the length of its embedding z. z is standardised over the memory, so an ordinary row's
-length is near sqrt(D), and a window with one absurd value is many times as long. The median does not move as
-long as fewer than half of the rows are absurd.
+length is near sqrt(D), and a window that is absurd throughout is many times as long. One absurd value in an
+ordinary window is not found: the encoder limits what a single value can do, here as in retrieval. The median
+does not move as long as fewer than half of the rows are absurd.
 """
 
 from __future__ import annotations

@@ -1,0 +1,279 @@
+"""One cell of `grasp-bench learning`: one method on one environment from one seed, in a process of its own.
+
+What is in a cell's folder: `cell.json` (its settings), `log.txt` (what it printed), `progress` (environment
+steps and seconds so far), `run/` (demonstrations, checkpoints and every evaluation episode) and, once it is
+finished, `result.csv`.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import torch
+from omegaconf import MISSING
+
+from grasp_control.bench.measure import write_rows
+from grasp_control.build import load_demonstrations, make_trainer
+from grasp_control.checkpoint import CheckpointStore
+from grasp_control.config import TrainConfig
+from grasp_control.evaluate import result_rows
+from grasp_control.metrics import MetricsWriter
+from grasp_control.run import RunFolder
+from grasp_control.tables import STEP_COLUMN, Value, plain_value, read_stream
+from grasp_control.train import MEASURE_CLONED, MEASURE_HYBRID, RECORD, clone, learn, measure
+from grasp_sim import registry
+from grasp_sim.cli import overrides, parse_config, run_command
+from grasp_sim.errors import UserError
+
+COLUMNS = ("env", "method", "variant", "seed", "demos", "env_steps", "success", "episodes", "wall_s")
+"""Of the raw results. `success` is a share; `wall_s` is the cell's time so far, evaluations included."""
+
+DEMONSTRATED = {"empo2": True, "sac": False, "ppo": False, "sac-demos": True}
+"""The methods, and whether they learn from demonstrations."""
+
+VARIANTS: dict[str, list[str]] = {
+    "full": [],
+    "no-window": ["context=1"],
+    "uniform-replay": ["memory.alpha=0"],
+    "no-exploratory-critic": ["algo.eta_start=1", "algo.eta_end=1"],
+    "no-slip-rows": ["memory.slip_fraction=0", "memory.slip_quota=0"],
+    "no-hard-starts": ["algo.hard_start_share=0"],
+}
+"""EMPO2 with a part left out: the settings of grasp-train that do it."""
+
+_MISSING_SB3 = "the baselines need Stable-Baselines3: install the extra with pip install -e '.[baselines]'."
+
+
+@dataclass
+class Cell:
+    """One cell of the grid."""
+
+    folder: str = MISSING
+    """The cell's folder."""
+    env: str = MISSING
+    """Environment, or environment:reward where the reward is not sparse."""
+    method: str = MISSING
+    """One of `DEMONSTRATED`."""
+    variant: str = "full"
+    """One of `VARIANTS`."""
+    seed: int = 0
+    """Of everything in the cell."""
+    demos: int = 0
+    """Demonstrations; 0 for a method that uses none."""
+    env_steps: int = 20_000
+    """Environment steps of training."""
+    every: int = 5000
+    """Environment steps between evaluations."""
+    episodes: int = 100
+    """Episodes of each evaluation."""
+    settings: list[str] = field(default_factory=list)
+    """Further settings of grasp-train."""
+
+    @property
+    def name(self) -> str:
+        """What is unique in a grid."""
+        return f"{self.env.replace(':', '-')}_{self.method}_{self.variant}_seed{self.seed}_demos{self.demos}"
+
+    @property
+    def path(self) -> Path:
+        """The cell's folder."""
+        return Path(self.folder)
+
+    @property
+    def result(self) -> Path:
+        """There once the cell is finished."""
+        return self.path / "result.csv"
+
+    @property
+    def log(self) -> Path:
+        """What the cell's process printed."""
+        return self.path / "log.txt"
+
+    @property
+    def points(self) -> list[int]:
+        """Environment steps at which the policy is evaluated."""
+        return [*range(self.every, self.env_steps, self.every), self.env_steps]
+
+    def progress(self) -> tuple[int, float]:
+        """Environment steps and seconds so far."""
+        try:
+            steps, seconds = (self.path / "progress").read_text().split()
+        except (FileNotFoundError, ValueError):
+            return 0, 0.0
+        return int(steps), float(seconds)
+
+    def train_config(self) -> TrainConfig:
+        """The cell as settings of grasp-train. A baseline has no use for EMPO2's own, such as `env_steps`."""
+        env, _, reward = self.env.partition(":")
+        asked: dict[str, object] = {
+            "seed": self.seed,
+            "out": self.path / "run",
+            "env.name": env,
+            "env.reward": reward or "sparse",
+            "evaluation_episodes": self.episodes,
+            "video": False,
+        }
+        if self.demos:
+            asked["demos.episodes"] = self.demos
+        if self.method == "empo2":
+            # What is measured is the hybrid policy: all steps are for training, none for distillation.
+            asked |= {"env_steps": self.env_steps, "distill.env_steps": 0}
+            asked |= {"curve_every": self.every, "curve_episodes": self.episodes}
+        return parse_config(TrainConfig, [*self.settings, *VARIANTS[self.variant], *overrides(asked)])
+
+
+def main() -> int:
+    """Run the cell that the command line describes."""
+    return run_command(Cell, run, "Run one cell of grasp-bench learning.", program="cell")
+
+
+def run(cell: Cell) -> None:
+    """Train, evaluate on the way, and write the result when all is done."""
+    torch.set_num_threads(1)
+    with _held(cell):
+        if cell.method == "empo2":
+            _train_empo2(cell)
+        else:
+            _train_baseline(cell)
+        _write_result(cell)
+
+
+def _train_empo2(cell: Cell) -> None:
+    """As grasp-train does up to its distillation; resumes from the last checkpoint."""
+    config = cell.train_config()
+    env = registry.make(**vars(config.env), seed=config.seed)
+    run = RunFolder(config)
+    with run.begin():
+        trainer = make_trainer(config, env, load_demonstrations(config, run, env, RECORD))
+        checkpoints = CheckpointStore(run.checkpoints)
+        resuming = bool(checkpoints.steps())
+        if resuming:
+            trainer.resume(checkpoints.load_latest())
+        resume_step = trainer.env_steps if resuming else -1
+        with CellMetrics(cell, run.path, resume_step=resume_step) as metrics:
+            if not resuming:
+                clone(config, trainer)
+                measure(config, trainer, MEASURE_CLONED, "cloned", metrics)
+                trainer.save(checkpoints)
+            learn(config, trainer, checkpoints, metrics)
+            measure(config, trainer, MEASURE_HYBRID, "hybrid", metrics)
+
+
+def _train_baseline(cell: Cell) -> None:
+    """From the beginning, whatever an interrupted try left."""
+    try:
+        from grasp_control.baselines.train import train_baseline
+    except ModuleNotFoundError as error:
+        if error.name != "stable_baselines3":
+            raise
+        raise UserError(_MISSING_SB3) from error
+    config = cell.train_config()
+    run = RunFolder.existing(config)
+    demonstrations = []
+    if cell.demos:
+        env = registry.make(**vars(config.env), seed=config.seed)
+        demonstrations = load_demonstrations(config, run, env, RECORD)
+        env.close()
+    (cell.path / "progress").unlink(missing_ok=True)
+    metrics = CellMetrics(cell, run.path, resume_step=-1)
+    with metrics:
+        train_baseline(
+            cell.method,
+            config,
+            demonstrations,
+            cell.points,
+            lambda step, results: metrics.replace_table(
+                "evaluation", result_rows(cell.method, step, results)
+            ),
+            metrics.reached,
+        )
+
+
+class CellMetrics(MetricsWriter):
+    """A run's measurements that also keep the cell's progress, and when each evaluation was done."""
+
+    def __init__(self, cell: Cell, run_dir: Path, resume_step: int) -> None:
+        """Go on from `resume_step`, or from the start with -1; the clock goes on where it stopped."""
+        super().__init__(run_dir, resume_step)
+        self._file = cell.path / "progress"
+        self._start = time.monotonic() - cell.progress()[1]
+        self._noted = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """Wall time that the cell has used, over all its tries that were resumed."""
+        return time.monotonic() - self._start
+
+    def reached(self, step: int) -> None:
+        """Note the environment steps taken so far, at most once a second."""
+        if time.monotonic() - self._noted > 1.0:
+            self._noted = time.monotonic()
+            fresh = self._file.with_suffix(".new")
+            fresh.write_text(f"{step} {self.seconds:.1f}\n")
+            os.replace(fresh, self._file)
+
+    def write(self, stream: str, row: Mapping[str, Value]) -> None:
+        """Append one row, and note the progress of training episodes."""
+        super().write(stream, row)
+        if stream == "episodes":
+            self.reached(int(plain_value(row[STEP_COLUMN])))
+
+    def replace_table(
+        self, stream: str, rows: Iterable[Mapping[str, Value]], same: Sequence[str] = ("policy", STEP_COLUMN)
+    ) -> None:
+        """Append rows in place of older ones; of an evaluation, also a summary with the time."""
+        rows = list(rows)
+        super().replace_table(stream, rows, same)
+        if stream == "evaluation":
+            point = {
+                STEP_COLUMN: rows[0][STEP_COLUMN],
+                "success": sum(int(plain_value(row["success"])) for row in rows) / len(rows),
+                "episodes": len(rows),
+                "wall_s": round(self.seconds, 1),
+            }
+            super().replace_table("points", [point], (STEP_COLUMN,))
+
+
+def _write_result(cell: Cell) -> None:
+    """The cell's rows of the raw results. EMPO2 is evaluated at the end of the episode that reaches a point:
+    its rows carry the point."""
+    points = read_stream(cell.path / "run", "points")
+    same = {name: getattr(cell, name) for name in ("env", "method", "variant", "seed", "demos")}
+    rows = []
+    for step, success, episodes, wall in zip(*(points[name] for name in points), strict=True):
+        reached = int(step) if step == cell.env_steps else int(step // cell.every * cell.every)
+        row = same | {"env_steps": reached, "success": round(success, 4), "episodes": int(episodes)}
+        rows.append(row | {"wall_s": round(wall, 1)})
+    fresh = cell.result.with_suffix(".new")
+    write_rows(fresh, rows)
+    os.replace(fresh, cell.result)
+
+
+def settings_of(cell: Cell) -> dict[str, object]:
+    """What decides the cell's result."""
+    return {name: value for name, value in asdict(cell).items() if name != "folder"}
+
+
+@contextmanager
+def _held(cell: Cell) -> Iterator[None]:
+    """Holds the cell's folder, which no other process may use meanwhile, and stores its settings there."""
+    cell.path.mkdir(parents=True, exist_ok=True)
+    with (cell.path / ".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # released by the system if we are killed
+        except OSError:
+            raise UserError(f"{cell.path} is in use by another process: wait for it.") from None
+        (cell.path / "cell.json").write_text(json.dumps(settings_of(cell), indent=1) + "\n")
+        yield
+
+
+if __name__ == "__main__":
+    sys.exit(main())

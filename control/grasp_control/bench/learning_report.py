@@ -1,0 +1,204 @@
+"""The table and the figure of `grasp-bench learning`, from its raw results.
+
+Shapes: R runs (seeds), T tasks, P evaluation points.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from grasp_control.bench.measure import markdown, show_rows
+from grasp_control.figures import STEPS_LABEL
+from grasp_sim.errors import UserError
+
+LEVELS = (0.80, 0.85, 0.90)
+"""Success whose number of steps is told."""
+
+BASELINE_LEVELS = {"sac": 0.85, "sac-demos": 0.85, "ppo": 0.80}
+"""The success that a baseline needs where EMPO2 needs 90 %, when their steps are compared (E17)."""
+
+REPEATS = 2000
+"""Bootstrap samples of an interval."""
+
+
+class Curve(NamedTuple):
+    """One method's runs on one task."""
+
+    env: str
+    method: str
+    variant: str
+    demos: int
+    steps: np.ndarray
+    """(P,) environment steps at which every run was evaluated."""
+    scores: np.ndarray
+    """(R, P) success."""
+    iqm: np.ndarray
+    """(P,) interquartile mean over the runs."""
+    low: np.ndarray
+    """(P,) lower end of its 95 % interval."""
+    high: np.ndarray
+    """(P,)."""
+
+    @property
+    def label(self) -> str:
+        """The method in a few words."""
+        variant = "" if self.variant == "full" else f" {self.variant}"
+        return f"{self.method}{variant}" + (f", {self.demos} demos" if self.demos else "")
+
+    def steps_to(self, level: float) -> float:
+        """First evaluated steps at which the interquartile mean reaches `level`; infinite if none."""
+        reached = np.flatnonzero(self.iqm >= level)
+        return float(self.steps[reached[0]]) if len(reached) else math.inf
+
+
+def report(out: Path) -> None:
+    """Write OUT.md and OUT.png from OUT.csv, and print the tables."""
+    path = out.with_name(f"{out.name}.csv")
+    if not path.exists():
+        raise UserError(f"there is no {path}: run grasp-bench learning out={out} first.")
+    curves = read_curves(path)
+    table, ratios = summary(curves), step_ratios(curves)
+    show_rows("Success, interquartile mean and 95 % interval", table)
+    text = markdown(table)
+    if ratios:
+        show_rows("Steps that a baseline needs for each of EMPO2's", ratios)
+        text += "\n" + markdown(ratios)
+    out.with_name(f"{out.name}.md").write_text(text)
+    draw(curves).savefig(out.with_name(f"{out.name}.png"))
+    print(f"Written: {out}.csv, {out}.md, {out}.png")
+
+
+def read_curves(path: Path) -> list[Curve]:
+    """A curve for each task, method, variant and number of demonstrations.
+
+    Points that a run lacks, because it was evaluated more rarely or is shorter, are left out for all.
+    """
+    runs: dict[tuple[str, str, str, int], dict[str, dict[int, float]]] = {}
+    with path.open(newline="") as file:
+        for row in csv.DictReader(file):
+            key = row["env"], row["method"], row["variant"], int(row["demos"])
+            points = runs.setdefault(key, {}).setdefault(row["seed"], {})
+            points[int(row["env_steps"])] = float(row["success"])
+    curves = []
+    for key, seeds in runs.items():
+        steps = sorted(set.intersection(*(set(points) for points in seeds.values())))
+        if steps:
+            scores = np.array([[points[step] for step in steps] for points in seeds.values()])
+            curves.append(Curve(*key, np.array(steps), scores, *intervals(scores[:, None, :])))
+    return curves
+
+
+def intervals(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Interquartile mean of (R, T, P) scores over runs and tasks, its 95 % interval's ends: each (P,).
+
+    The bootstrap is stratified: runs are drawn anew within each task (Agarwal et al. 2021, arXiv:2108.13264).
+    """
+    try:
+        from rliable import library, metrics
+    except (ImportError, TypeError) as error:  # arch, which rliable uses, meets pandas 3 with a TypeError
+        raise UserError(
+            f"the intervals need rliable ({error}): pip install -c requirements.lock -e '.[baselines]', then "
+            "grasp-bench learning report. The raw results are written."
+        ) from error
+
+    def of_points(sample: np.ndarray) -> np.ndarray:
+        return np.array([metrics.aggregate_iqm(sample[..., point]) for point in range(sample.shape[-1])])
+
+    means, ends = library.get_interval_estimates({"": scores}, of_points, reps=REPEATS)
+    return means[""], ends[""][0], ends[""][1]
+
+
+def summary(curves: Sequence[Curve]) -> list[dict[str, object]]:
+    """A line for each curve: its last point, and the steps to reach each level."""
+    return [
+        {
+            "task": curve.env,
+            "method": curve.label,
+            "seeds": len(curve.scores),
+            "steps": int(curve.steps[-1]),
+            "success (95 %)": f"{curve.iqm[-1]:.1%} ({curve.low[-1]:.1%} to {curve.high[-1]:.1%})",
+            **{f"steps to {level:.0%}": _written(curve.steps_to(level)) for level in LEVELS},
+        }
+        for curve in curves
+    ] + _over_tasks(curves)
+
+
+def _over_tasks(curves: Sequence[Curve]) -> list[dict[str, object]]:
+    """The last points over all tasks, for what was run on several tasks with equally many seeds."""
+    lines: list[dict[str, object]] = []
+    for label in dict.fromkeys(curve.label for curve in curves):
+        same = [curve for curve in curves if curve.label == label]
+        if len(same) > 1 and len({len(curve.scores) for curve in same}) == 1:
+            mean, low, high = intervals(np.stack([curve.scores[:, -1:] for curve in same], axis=1))
+            line: dict[str, object] = {
+                "task": f"all {len(same)}",
+                "method": label,
+                "seeds": len(same[0].scores),
+                "steps": "last of each",
+                "success (95 %)": f"{mean[0]:.1%} ({low[0]:.1%} to {high[0]:.1%})",
+            }
+            lines.append(line | {f"steps to {level:.0%}": "" for level in LEVELS})
+    return lines
+
+
+def step_ratios(curves: Sequence[Curve]) -> list[dict[str, object]]:
+    """Steps of each baseline to its level over EMPO2's to 90 %, on tasks where EMPO2 reaches it.
+
+    Where EMPO2's cloned policy is there already, its first point of training counts. A baseline that never
+    reached its level needs more than its last point.
+    """
+    lines: list[dict[str, object]] = []
+    for empo2 in (c for c in curves if c.method == "empo2" and c.variant == "full"):
+        ours = max(empo2.steps_to(LEVELS[-1]), float(empo2.steps[empo2.steps > 0][0]))
+        for other in curves:
+            if other.env != empo2.env or other.demos not in (0, empo2.demos) or math.isinf(ours):
+                continue
+            level = BASELINE_LEVELS.get(other.method)
+            if level is None:
+                continue
+            theirs = other.steps_to(level)
+            more = math.isinf(theirs)
+            ratio = (float(other.steps[-1]) if more else theirs) / ours
+            lines.append(
+                {
+                    "task": empo2.env,
+                    "EMPO2": f"{empo2.label}: {_written(ours)} to {LEVELS[-1]:.0%}",
+                    "baseline": f"{other.label}: {_written(theirs)} to {level:.0%}",
+                    "ratio": f"more than {ratio:.1f}" if more else f"{ratio:.1f}",
+                }
+            )
+    return lines
+
+
+def _written(steps: float) -> str:
+    return "not reached" if math.isinf(steps) else f"{steps:,.0f}"
+
+
+def draw(curves: Sequence[Curve]) -> Figure:
+    """A panel for each task: success against environment steps, with the intervals shaded."""
+    tasks = list(dict.fromkeys(curve.env for curve in curves))
+    labels = list(dict.fromkeys(curve.label for curve in curves))
+    figure = Figure(figsize=(6.0 * len(tasks), 4.0), dpi=110, layout="constrained")
+    FigureCanvasAgg(figure)
+    for axes, task in zip(np.atleast_1d(figure.subplots(1, len(tasks))), tasks, strict=True):
+        axes.set(title=task, xlabel=STEPS_LABEL, ylabel="success rate, interquartile mean", ylim=(0.0, 1.05))
+        axes.grid(alpha=0.3)
+        for curve in (curve for curve in curves if curve.env == task):
+            color = f"C{labels.index(curve.label)}"
+            axes.plot(curve.steps, curve.iqm, "o-", color=color, label=curve.label, markersize=3)
+            axes.fill_between(curve.steps, curve.low, curve.high, color=color, alpha=0.2)
+        axes.legend(title=f"shaded: 95 % interval over {_seed_range(curves, task)} seeds")
+    return figure
+
+
+def _seed_range(curves: Sequence[Curve], task: str) -> str:
+    counts = sorted({len(curve.scores) for curve in curves if curve.env == task})
+    return "-".join(str(count) for count in dict.fromkeys((counts[0], counts[-1])))

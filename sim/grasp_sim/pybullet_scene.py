@@ -32,9 +32,15 @@ CHUNKS = 4
 """Times per control step that interpolated targets are written."""
 FREE_RESOLUTION = (8, 15)
 """Physics steps per control step and solver iterations per physics step while the gripper touches nothing."""
-GRASP_RESOLUTION = (12, 30)
-"""The same while the gripper closes or the robot touches the object. Bullet finds contact forces from nothing
-in every physics step; with less, 235 N on 0.1 kg come out wrong and the object is squeezed out."""
+GRASP_RESOLUTIONS = (
+    (3_500.0, (12, 30)),
+    (12_500.0, (24, 30)),
+    (50_000.0, (48, 30)),
+    (math.inf, (48, 120)),
+)
+"""The same while the gripper closes or the robot touches the object, by the most N of grip per kg of object
+that each is for. Bullet finds contact forces from nothing in every physics step; with less, they come out
+wrong and the object is squeezed out, as 20 g by 235 N with the first."""
 INNER_ITERATIONS = 2
 """Solver iterations over motors and gear per iteration over contacts."""
 NATURAL_FREQUENCY = 80.0
@@ -343,8 +349,8 @@ class PybulletScene:
         if self._picture is not None:
             self._picture.close()
             self._picture = None
-        if self.client >= 0:
-            pybullet.disconnect(physicsClientId=self.client)
+        if self._disconnect is not None:
+            self._disconnect()
             self.client = -1
 
 

@@ -6,6 +6,7 @@ World and base frame are one. Every call names this scene's client, so scenes do
 from __future__ import annotations
 
 import math
+import weakref
 
 import numpy as np
 import pybullet
@@ -60,14 +61,17 @@ _TORQUE_MAX = ur5e.TORQUE_MAX.tolist()
 
 
 class PybulletScene:
-    """The simulator behind PyBullet environments: a client of its own, rebuilt for every episode.
+    """The simulator behind PyBullet environments: a client of its own, a new one for every episode.
 
-    Rebuilding takes 3 ms and leaves nothing of the last episode behind, so that a start decides all of it.
+    That takes 5 ms and leaves nothing of the last episode behind, so that a start decides all of it. After
+    `resetSimulation`, contacts between arm and table can still depend on what was simulated before.
     """
 
     def __init__(self, control_mode: str) -> None:
         """`control_mode` "osc" gives the arm's links the inertia of rotors, which "servo" has no need of."""
-        self.client: int = pybullet.connect(pybullet.DIRECT)
+        self.client = -1
+        """PyBullet's number of it; -1 before the first reset and after `close`."""
+        self._disconnect: weakref.finalize[..., PybulletScene] | None = None
         self.robot, self.object = -1, -1
         """Body numbers in the client; -1 before the first reset."""
         self._start: Start | None = None
@@ -86,8 +90,11 @@ class PybulletScene:
 
     def reset(self, start: Start) -> None:
         """Begin an episode: the arm at rest, the gripper open, the object where `start` puts it."""
-        client = self.client
-        pybullet.resetSimulation(physicsClientId=client)
+        if self._disconnect is not None:
+            self._disconnect()
+        client = self.client = pybullet.connect(pybullet.DIRECT)
+        # There are 1024 clients at most: a scene that is dropped without `close` gives its own back too.
+        self._disconnect = weakref.finalize(self, pybullet.disconnect, physicsClientId=client)
         pybullet.setGravity(0.0, 0.0, -GRAVITY, physicsClientId=client)
         pybullet.setPhysicsEngineParameter(
             solverResidualThreshold=0.0,
@@ -189,8 +196,12 @@ class PybulletScene:
         """Set physics steps and solver iterations for this control step; returns the s of a physics step."""
         closing = command.opening < sum(joints[ur5e.DOF :]) - _SAME_OPENING
         grasping = closing or pybullet.getContactPoints(self.robot, self.object, physicsClientId=self.client)
-        self._set_resolution(GRASP_RESOLUTION if grasping else FREE_RESOLUTION)
+        self._set_resolution(self._grasp_resolution(command) if grasping else FREE_RESOLUTION)
         return scene.CONTROL_PERIOD / self._resolution[0]
+
+    def _grasp_resolution(self, command: Command) -> tuple[int, int]:
+        pull = self._finger_force(command) / self._started.object.mass
+        return next(resolution for most, resolution in GRASP_RESOLUTIONS if pull <= most)
 
     def _set_resolution(self, resolution: tuple[int, int]) -> None:
         self._resolution = resolution

@@ -210,6 +210,8 @@ class RobosuiteScene:
         if self.control_mode == "servo":
             self.model.actuator_gainprm[self._arm_ctrl] = gain * scale
             self.model.actuator_biasprm[self._arm_ctrl] = bias * scale
+        elif self._osc:
+            self._osc.stiffness = osc.STIFFNESS * scale
         self._fingers.set_physics(start.physics)
 
     # ---- stepping

@@ -35,4 +35,5 @@ class EnvConfig:
         require_choice("env.reward", self.reward, REWARDS)
         if not 1 <= self.horizon <= MAX_HORIZON:
             raise ValueError(f"env.horizon={self.horizon} must be from 1 to {MAX_HORIZON}.")
-        find_task(self.name.split("-", 1)[1]).configured(self.objects)
+        task = find_task(self.name.split("-", 1)[1]).configured(self.objects)
+        self.randomization.check_objects(task.mass, task.friction)

@@ -7,6 +7,8 @@ in which the fingers should close (the narrower horizontal one). Lengths in m, h
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Real
+from typing import Any
 
 import numpy as np
 
@@ -21,14 +23,29 @@ CLEARANCE = 0.006
 """m, the least that the open gripper must be wider than what it closes on."""
 MAX_GRASP_WIDTH = ur5e.GRIPPER_STROKE - CLEARANCE
 """m, the widest object that the gripper can hold."""
-
-
+MIN_WIDTH = 0.01
+"""m, the narrowest object of a task."""
+MASS_LIMITS = (1e-3, 10.0)
+"""kg that an object may have."""
+FRICTION_LIMITS = (0.0, 5.0)
+"""Coefficients of sliding friction that an object may have."""
 GRAVITY = 9.81
 """m/s^2, in both simulators."""
 
 
 class ObjectError(UserError, ValueError):
     """An object was described that cannot exist or cannot be held."""
+
+
+def is_number(given: object) -> bool:
+    """Whether `given` is a real number; NaN is one."""
+    return isinstance(given, Real)
+
+
+def is_range(given: Any, least: float, greatest: float) -> bool:
+    """Whether `given` is [low, high] with least <= low <= high <= greatest."""
+    pair = isinstance(given, list | tuple) and len(given) == 2 and all(map(is_number, given))
+    return pair and least <= given[0] <= given[1] <= greatest  # also false for NaN
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +140,8 @@ class ObjectSpec:
         if not 1 <= len(self.parts) <= MAX_PARTS:
             raise ObjectError(f"{self.name} has {len(self.parts)} parts; an object has 1 to {MAX_PARTS}")
         for name, value, low, high in (
-            ("mass", self.mass, 1e-3, 10.0),
-            ("friction", self.friction, 0.0, 5.0),
+            ("mass", self.mass, *MASS_LIMITS),
+            ("friction", self.friction, *FRICTION_LIMITS),
         ):
             if not low <= value <= high:  # also false for NaN
                 raise ObjectError(f"{self.name} has {name} {value}; it must be from {low} to {high}")

@@ -6,6 +6,8 @@ reset; and taking a picture cannot change the simulation.
 
 from __future__ import annotations
 
+import weakref
+
 import numpy as np
 import pybullet
 
@@ -38,6 +40,7 @@ class PybulletPicture:
     def __init__(self) -> None:
         self._client: int = pybullet.connect(pybullet.DIRECT)
         client = self._client
+        self._disconnect = weakref.finalize(self, pybullet.disconnect, physicsClientId=client)
         self._robot: int = pybullet.loadURDF(
             str(urdf_path(visible=True)), useFixedBase=True, physicsClientId=client
         )
@@ -95,5 +98,5 @@ class PybulletPicture:
         return np.reshape(np.asarray(pixels, dtype=np.uint8), (height, width, 4))[:, :, :3].copy()
 
     def close(self) -> None:
-        """Free the client."""
-        pybullet.disconnect(physicsClientId=self._client)
+        """Free the client; a second time is harmless."""
+        self._disconnect()

@@ -6,6 +6,7 @@ World and base frame are one. Every call names this scene's client, so scenes do
 from __future__ import annotations
 
 import math
+import weakref
 
 import numpy as np
 import pybullet
@@ -32,9 +33,15 @@ CHUNKS = 4
 """Times per control step that interpolated targets are written."""
 FREE_RESOLUTION = (8, 15)
 """Physics steps per control step and solver iterations per physics step while the gripper touches nothing."""
-GRASP_RESOLUTION = (12, 30)
-"""The same while the gripper closes or the robot touches the object. Bullet finds contact forces from nothing
-in every physics step; with less, 235 N on 0.1 kg come out wrong and the object is squeezed out."""
+GRASP_RESOLUTIONS = (
+    (3_500.0, (12, 30)),
+    (12_500.0, (24, 30)),
+    (50_000.0, (48, 30)),
+    (math.inf, (48, 120)),
+)
+"""The same while the gripper closes or the robot touches the object, by the most N of grip per kg of object
+that each is for. Bullet finds contact forces from nothing in every physics step; with less, they come out
+wrong and the object is squeezed out, as 20 g by 235 N with the first."""
 INNER_ITERATIONS = 2
 """Solver iterations over motors and gear per iteration over contacts."""
 NATURAL_FREQUENCY = 80.0
@@ -54,14 +61,17 @@ _TORQUE_MAX = ur5e.TORQUE_MAX.tolist()
 
 
 class PybulletScene:
-    """The simulator behind PyBullet environments: a client of its own, rebuilt for every episode.
+    """The simulator behind PyBullet environments: a client of its own, a new one for every episode.
 
-    Rebuilding takes 3 ms and leaves nothing of the last episode behind, so that a start decides all of it.
+    That takes 5 ms and leaves nothing of the last episode behind, so that a start decides all of it. After
+    `resetSimulation`, contacts between arm and table can still depend on what was simulated before.
     """
 
     def __init__(self, control_mode: str) -> None:
         """`control_mode` "osc" gives the arm's links the inertia of rotors, which "servo" has no need of."""
-        self.client: int = pybullet.connect(pybullet.DIRECT)
+        self.client = -1
+        """PyBullet's number of it; -1 before the first reset and after `close`."""
+        self._disconnect: weakref.finalize[..., PybulletScene] | None = None
         self.robot, self.object = -1, -1
         """Body numbers in the client; -1 before the first reset."""
         self._start: Start | None = None
@@ -80,8 +90,11 @@ class PybulletScene:
 
     def reset(self, start: Start) -> None:
         """Begin an episode: the arm at rest, the gripper open, the object where `start` puts it."""
-        client = self.client
-        pybullet.resetSimulation(physicsClientId=client)
+        if self._disconnect is not None:
+            self._disconnect()
+        client = self.client = pybullet.connect(pybullet.DIRECT)
+        # There are 1024 clients at most: a scene that is dropped without `close` gives its own back too.
+        self._disconnect = weakref.finalize(self, pybullet.disconnect, physicsClientId=client)
         pybullet.setGravity(0.0, 0.0, -GRAVITY, physicsClientId=client)
         pybullet.setPhysicsEngineParameter(
             solverResidualThreshold=0.0,
@@ -183,8 +196,12 @@ class PybulletScene:
         """Set physics steps and solver iterations for this control step; returns the s of a physics step."""
         closing = command.opening < sum(joints[ur5e.DOF :]) - _SAME_OPENING
         grasping = closing or pybullet.getContactPoints(self.robot, self.object, physicsClientId=self.client)
-        self._set_resolution(GRASP_RESOLUTION if grasping else FREE_RESOLUTION)
+        self._set_resolution(self._grasp_resolution(command) if grasping else FREE_RESOLUTION)
         return scene.CONTROL_PERIOD / self._resolution[0]
+
+    def _grasp_resolution(self, command: Command) -> tuple[int, int]:
+        pull = self._finger_force(command) / self._started.object.mass
+        return next(resolution for most, resolution in GRASP_RESOLUTIONS if pull <= most)
 
     def _set_resolution(self, resolution: tuple[int, int]) -> None:
         self._resolution = resolution
@@ -343,8 +360,8 @@ class PybulletScene:
         if self._picture is not None:
             self._picture.close()
             self._picture = None
-        if self.client >= 0:
-            pybullet.disconnect(physicsClientId=self.client)
+        if self._disconnect is not None:
+            self._disconnect()
             self.client = -1
 
 

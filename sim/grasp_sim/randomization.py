@@ -8,12 +8,14 @@ in. Physical factors change the `Start`; what concerns sensors and the action's 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Sequence
+from dataclasses import MISSING, dataclass, field, fields, replace
 
 import numpy as np
 
 from grasp_sim import gripper
 from grasp_sim.errors import UserError
+from grasp_sim.objects import FRICTION_LIMITS, MASS_LIMITS, is_number, is_range
 from grasp_sim.scene import Physics, Start
 
 
@@ -72,17 +74,36 @@ class RandomizationConfig:
 
     def __post_init__(self) -> None:
         """Check every range."""
-        for name, (least, greatest) in _LIMITS.items():
-            given = getattr(self, name)
-            if isinstance(given, list):
-                if len(given) != 2 or not least <= given[0] <= given[1] <= greatest:
+        for part in fields(self):
+            name, given, (least, greatest) = part.name, getattr(self, part.name), _LIMITS[part.name]
+            if part.default_factory is not MISSING:
+                if not is_range(given, least, greatest):
                     raise RandomizationError(
-                        f"randomization.{name}={list(given)} must be [low, high] with"
+                        f"randomization.{name}={given} must be [low, high] with"
                         f" {least:g} <= low <= high <= {greatest:g}"
                     )
-            elif not least <= given <= greatest:
+            elif not is_number(given) or not least <= given <= greatest:
                 raise RandomizationError(
                     f"randomization.{name}={given} must be from {least:g} to {greatest:g}"
+                )
+        if not all(isinstance(steps, int) for steps in self.action_delay):
+            raise RandomizationError(
+                f"randomization.action_delay={self.action_delay} must be two whole numbers of policy steps"
+            )
+
+    def check_objects(self, mass: Sequence[float], friction: Sequence[float]) -> None:
+        """Raise RandomizationError if a factor takes a task's range out of what a simulator can hold."""
+        for name, given, limits in (
+            ("mass", mass, MASS_LIMITS),
+            ("friction", friction, FRICTION_LIMITS),
+        ):
+            factors = getattr(self, name)
+            low, high = factors[0] * given[0], factors[1] * given[1]
+            if not limits[0] <= low <= high <= limits[1]:
+                raise RandomizationError(
+                    f"randomization.{name}={factors} times the objects' {name} from {given[0]:g} to"
+                    f" {given[1]:g} is {low:g} to {high:g}; it must stay from {limits[0]:g} to"
+                    f" {limits[1]:g}: narrow the one or the other"
                 )
 
 

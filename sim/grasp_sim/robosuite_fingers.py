@@ -16,6 +16,7 @@ import numpy as np
 
 from grasp_sim import gripper, ur5e
 from grasp_sim.contract import Command
+from grasp_sim.objects import MIN_WIDTH
 from grasp_sim.scene import CONTROL_PERIOD, Physics
 
 ROBOTIQ_SPEED = 0.2
@@ -144,6 +145,7 @@ class ParallelFingers:
         self._q = np.array([model.joint(name).qposadr[0] for name in described.joints])
         self.ctrl = np.array([model.actuator(name).id for name in described.actuators])
         self.geoms = _geoms_of_sides(model, described)
+        self._stiffness = float(model.actuator_gainprm[self.ctrl[0], 0])
         self._target = gripper.STROKE
         self._force = gripper.FORCE_MAX
         self._physics = Physics()
@@ -168,6 +170,9 @@ class ParallelFingers:
         # at once; a change on the near side must not let go for a moment.
         start = max(self._target, measured) if wanted > measured else min(self._target, measured)
         most = self._physics.gripper_speed * CONTROL_PERIOD
+        if wanted == 0.0 and measured > MIN_WIDTH / 2.0:
+            # A target of 0 pulls at a narrow object with less than the force limit: go on beyond it.
+            wanted = min(0.0, measured - 2.0 * self._limit / self._stiffness)
         change = min(max(wanted - start, -most), most)
         self._target = start + change
         return [(start + change * number / steps) / 2.0 for number in range(1, steps + 1)]
@@ -176,8 +181,12 @@ class ParallelFingers:
 
     def _set_force(self, force: float) -> None:
         self._force = force
-        limit = force * self._physics.gripper_force_scale
-        self._model.actuator_forcerange[self.ctrl] = (-limit, limit)
+        self._model.actuator_forcerange[self.ctrl] = (-self._limit, self._limit)
+
+    @property
+    def _limit(self) -> float:
+        """N of each finger's actuator."""
+        return self._force * self._physics.gripper_force_scale
 
     def opening(self) -> float:
         """m between the pads."""

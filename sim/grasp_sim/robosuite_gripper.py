@@ -25,6 +25,8 @@ with it a stiff position loop is stable at a physics step of 2 ms. More would ke
 sliding object closely."""
 FINGER_FREQUENCY = 200.0
 """rad/s of the position loop of each finger."""
+FORCE_SCALE_MAX = 5.0
+"""The greatest factor that domain randomisation puts on the force."""
 
 _TCP_TURN = "1 0 0 -1"  # from the flange, as in `ur5e.Kinematics`; normalised by MuJoCo
 _TCP_OFFSET = 0.145  # m along the flange's z axis
@@ -71,10 +73,12 @@ def _finger(name: str, side: int) -> str:
 def _actuator(name: str) -> str:
     stiffness, damping = finger_gains()
     half, force = gripper.STROKE / 2.0, gripper.FORCE_MAX
+    # Below 0 where a narrow object is to be held with all of the force, whatever randomisation makes of it.
+    beyond = FORCE_SCALE_MAX * force / stiffness
     return (
-        f'<general name="{name}_finger" joint="{name}_finger_joint" ctrllimited="true" ctrlrange="0 {half}"'
-        f' forcelimited="true" forcerange="{-force} {force}" gainprm="{stiffness}" biastype="affine"'
-        f' biasprm="0 {-stiffness} {-damping}"/>'
+        f'<general name="{name}_finger" joint="{name}_finger_joint" ctrllimited="true"'
+        f' ctrlrange="{-beyond} {half}" forcelimited="true" forcerange="{-force} {force}"'
+        f' gainprm="{stiffness}" biastype="affine" biasprm="0 {-stiffness} {-damping}"/>'
     )
 
 

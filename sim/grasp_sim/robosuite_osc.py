@@ -156,6 +156,7 @@ def _make_advance(law_version: int) -> Callable[..., bool]:
         base_position: np.ndarray,
         base_rotation: np.ndarray,
         posture: np.ndarray,
+        stiffness: float,
         gripper: np.ndarray,
     ) -> bool:
         """Simulate S substeps with the gripper's controls (S, G); False when the simulation broke down.
@@ -191,7 +192,7 @@ def _make_advance(law_version: int) -> Callable[..., bool]:
                 measured.joint_positions,
                 measured.joint_velocities,
                 posture,
-                osc.STIFFNESS,
+                stiffness,
                 osc.DAMPING_RATIO,
             )
             if not osc.is_finite(torques):
@@ -258,6 +259,8 @@ class OscStepper:
             joint_velocities=np.zeros(ur5e.DOF),
         )
         self._posture = np.zeros(ur5e.DOF)
+        self.stiffness = osc.STIFFNESS
+        """1/s^2 of the law; the damping follows it to stay critical."""
         self._fresh = False
         self._started = False
         mujoco.mj_kinematics(model, self._scratch)
@@ -309,6 +312,7 @@ class OscStepper:
             self._base_position,
             self._base_rotation,
             self._posture,
+            self.stiffness,
             np.ascontiguousarray(gripper, dtype=np.float64),
         )
         self._fresh = True

@@ -10,29 +10,23 @@ is about. World frame inside, base frame outside.
 from __future__ import annotations
 
 import logging
-import os
 import xml.etree.ElementTree as ET
 from typing import TYPE_CHECKING, Any
 
 import mujoco
 import numpy as np
 
-from grasp_sim import scene, servo, ur5e
+from grasp_sim import osc, scene, servo, ur5e
 from grasp_sim.contract import Command
 from grasp_sim.scene import Start
 from grasp_sim.tasks import Task
+from grasp_sim.without_gl import without_gl
 
-# robosuite reports optional parts that are not installed each time it is imported, and sets MUJOCO_GL for the
-# whole process: keep errors only, and put the variable back.
+# robosuite reports optional parts that are not installed each time it is imported: keep errors only.
 logging.getLogger("robosuite_logs").addFilter(lambda record: record.levelno >= logging.ERROR)
-_GL_BEFORE = os.environ.get("MUJOCO_GL")
-import robosuite  # noqa: E402, F401 (its package must be loaded first)
-from robosuite.environments.manipulation.lift import Lift  # noqa: E402
-
-if _GL_BEFORE is None:
-    os.environ.pop("MUJOCO_GL", None)
-else:
-    os.environ["MUJOCO_GL"] = _GL_BEFORE
+with without_gl():
+    import robosuite  # noqa: F401 (its package must be loaded first)
+    from robosuite.environments.manipulation.lift import Lift
 
 import grasp_sim.robosuite_gripper  # noqa: E402, F401 (registers the parallel gripper)
 from grasp_sim.robosuite_fingers import ParallelFingers, RobotiqFingers  # noqa: E402
@@ -208,6 +202,8 @@ class RobosuiteScene:
         if self.control_mode == "servo":
             self.model.actuator_gainprm[self._arm_ctrl] = gain * scale
             self.model.actuator_biasprm[self._arm_ctrl] = bias * scale
+        elif self._osc:
+            self._osc.stiffness = osc.STIFFNESS * scale
         self._fingers.set_physics(start.physics)
 
     # ---- stepping

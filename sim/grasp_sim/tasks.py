@@ -13,15 +13,23 @@ import numpy as np
 
 from grasp_sim import gripper, ur5e
 from grasp_sim.errors import UserError
-from grasp_sim.objects import MAX_GRASP_WIDTH, ObjectError, ObjectSpec, Part
+from grasp_sim.objects import (
+    FRICTION_LIMITS,
+    MASS_LIMITS,
+    MAX_GRASP_WIDTH,
+    MIN_WIDTH,
+    ObjectError,
+    ObjectSpec,
+    Part,
+    is_number,
+    is_range,
+)
 from grasp_sim.scene import TABLE_CENTRE, TABLE_HALF_SIZE, TABLE_HEIGHT, Start
 
 ARM_NOISE = 0.02
 """rad, standard deviation of the arm's joints about `ur5e.HOME` at the start, as in robosuite."""
 PLACED_ABOVE = 0.0005
 """m between table and object at the start, so that no contact begins with a penetration."""
-MIN_WIDTH = 0.01
-"""m, the narrowest object."""
 
 
 @dataclass
@@ -43,15 +51,19 @@ class ObjectsConfig:
 
     def __post_init__(self) -> None:
         """Check every range that is given."""
+        if not isinstance(self.kinds, list | tuple):
+            raise ObjectError(f"objects.kinds={self.kinds} must be a list, such as [box, sphere]")
         for kind in self.kinds:
             if kind not in KINDS:
                 raise ObjectError(f"there is no kind of object {kind!r}; there are: {', '.join(KINDS)}")
         widest = 0.2 if self.unholdable else MAX_GRASP_WIDTH
         check_range("objects.width", self.width, MIN_WIDTH, widest, hint=_TOO_WIDE)
-        check_range("objects.mass", self.mass, 0.001, 10.0)
-        check_range("objects.friction", self.friction, 0.01, 5.0)
-        if self.spread and not (
-            len(self.spread) == 2
+        check_range("objects.mass", self.mass, *MASS_LIMITS)
+        check_range("objects.friction", self.friction, 0.01, FRICTION_LIMITS[1])
+        if self.spread != [] and not (
+            isinstance(self.spread, list | tuple)
+            and len(self.spread) == 2
+            and all(is_number(s) for s in self.spread)
             and all(0 <= s <= half - 0.1 for s, half in zip(self.spread, TABLE_HALF_SIZE, strict=True))
         ):
             raise ObjectError(
@@ -68,11 +80,9 @@ _TOO_WIDE = (
 
 def check_range(name: str, given: list[float], least: float, greatest: float, hint: str = "") -> None:
     """Raise ObjectError unless `given` is empty or [low, high] with least <= low <= high <= greatest."""
-    if not given:
-        return
-    if len(given) != 2 or not least <= given[0] <= given[1] <= greatest:
+    if not (isinstance(given, list) and given == []) and not is_range(given, least, greatest):
         raise ObjectError(
-            f"{name}={list(given)} must be [low, high] with {least:g} <= low <= high <= {greatest:g}"
+            f"{name}={given} must be [low, high] with {least:g} <= low <= high <= {greatest:g}"
             + (f": {hint}." if hint else ".")
         )
 

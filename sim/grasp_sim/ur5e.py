@@ -10,8 +10,12 @@ between the fingertips, z along the approach direction, x along the direction in
 
 from __future__ import annotations
 
-import mujoco
 import numpy as np
+
+from grasp_sim.without_gl import without_gl
+
+with without_gl():  # the first module of the package to import it
+    import mujoco
 
 JOINT_NAMES: tuple[str, ...] = (
     "shoulder_pan_joint",

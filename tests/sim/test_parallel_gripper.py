@@ -221,6 +221,18 @@ def test_fingers_drawn_off_a_block_too_heavy_to_lift_slide_at_the_speed_of_the_a
     assert scene.pad_forces(CLOSING).mean() == pytest.approx(20.0, rel=0.03)
 
 
+@pytest.mark.parametrize("width", [0.01, 0.02, 0.05])
+def test_the_whole_force_reaches_objects_of_any_width(scene, width: float):
+    scene.model.opt.gravity[2] = 0.0
+    scene.reset(start(box((width, 0.04, 0.04), mass=0.2, friction=0.8)))
+    wait(scene, 20, 0.0, gripper.FORCE_MAX)
+    np.testing.assert_allclose(scene.pad_forces(CLOSING), gripper.FORCE_MAX, rtol=0.03)
+    wait(scene, 10, 0.0, 60.0)
+    np.testing.assert_allclose(scene.pad_forces(CLOSING), 60.0, rtol=0.03)
+    wait(scene, 1, gripper.STROKE, 60.0)  # opens at once
+    assert scene.opening() > width + 0.004
+
+
 # ---- osc
 
 

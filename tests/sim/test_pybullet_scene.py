@@ -300,6 +300,15 @@ def lag_of_a_turn(one: Robot) -> float:
     return float((joints - one.scene.joints()[0])[5])
 
 
+@pytest.mark.parametrize(("mass", "force"), [(0.02, 235.0), (0.005, 235.0), (0.005, 60.0), (0.001, 235.0)])
+def test_a_light_object_is_held_by_a_great_force(robot, mass, force):
+    one = robot(between_fingers(block(mass=mass)))
+    before = one.object_height()
+    one.grasp(force)
+    np.testing.assert_allclose(one.forces(), force, rtol=0.05)
+    assert one.object_height() == pytest.approx(before, abs=2e-3)
+
+
 def test_gain_and_damping_change_how_far_the_arm_lags(robot):
     nominal = lag_of_a_turn(robot(aside()))
     assert nominal == pytest.approx(0.0225, rel=0.4)  # 2 * damping ratio / natural frequency, in s

@@ -93,6 +93,45 @@ def test_packing_a_draw_is_exact() -> None:
     assert Drawn.unpack(drawn.pack()) == drawn
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"mass": 1.0},
+        {"mass": None},
+        {"mass": ["a", "b"]},
+        {"mass": np.array([0.5, 2.0])},
+        {"mass": [0.5, float("nan")]},
+        {"joint_noise": [0.0, 0.1]},
+        {"joint_noise": None},
+        {"action_delay": 2},
+        {"action_delay": [0.5, 1.5]},
+    ],
+)
+def test_a_setting_of_another_type_is_one_clear_line(wrong: dict) -> None:
+    with pytest.raises(RandomizationError, match=rf"^randomization\.{next(iter(wrong))}=.* must be "):
+        RandomizationConfig(**wrong)
+
+
+def test_factors_must_leave_the_objects_within_what_can_exist() -> None:
+    RandomizationConfig(mass=[0.05, 20.0]).check_objects((0.02, 0.5), (1.0, 1.0))  # 0.001 to 10 kg exactly
+    with pytest.raises(RandomizationError, match=r"mass=\[1.0, 2.0\].* 1 to 6 is 1 to 12; .* 0.001 to 10"):
+        RandomizationConfig(mass=[1.0, 2.0]).check_objects((1.0, 6.0), (1.0, 1.0))
+    with pytest.raises(RandomizationError, match="friction"):
+        RandomizationConfig(friction=[1.0, 5.0]).check_objects((0.1, 0.1), (0.2, 1.2))
+
+
+def test_every_task_takes_its_extreme_factors() -> None:
+    for task in TASKS.values():
+        config = RandomizationConfig(
+            mass=[0.05, 10.0 / task.mass[1]] if task.mass[1] > 0.5 else [0.05, 20.0],
+            friction=[0.05, 5.0 / task.friction[1]] if task.friction[1] > 0.25 else [0.05, 20.0],
+        )
+        config.check_objects(task.mass, task.friction)
+        for seed in range(20):
+            rng = np.random.default_rng(seed)
+            randomization.apply(draw(config, rng), task.sample(rng, Difficulty()))
+
+
 def test_physical_factors_reach_the_start() -> None:
     start = TASKS["objects"].sample(np.random.default_rng(0), Difficulty())
     drawn = Drawn(mass=2.0, friction=0.5, damping=3.0, gripper_speed=0.5, gripper_force=0.9)

@@ -63,7 +63,7 @@ print(found, ",".join(loaded))
 """
 
 
-@pytest.mark.parametrize("backend", ["disabled", None])
+@pytest.mark.parametrize("backend", ["disabled", "no such backend", None])
 def test_another_process_gets_the_same_episode_without_opengl(backend):
     environment = {
         k: v for k, v in os.environ.items() if k not in ("MUJOCO_GL", "DISPLAY", "PYOPENGL_PLATFORM")

@@ -103,6 +103,12 @@ def test_configured_ranges_replace_the_tasks() -> None:
         ({"mass": [0.0, 1.0]}, "objects.mass"),
         ({"friction": [float("nan"), 1.0]}, "objects.friction"),
         ({"spread": [0.5, 0.1]}, "off the table"),
+        ({"spread": 0.1}, "off the table"),
+        ({"spread": ["a", "b"]}, "off the table"),
+        ({"mass": 0.5}, "objects.mass=0.5 must be"),
+        ({"mass": None}, "objects.mass=None must be"),
+        ({"mass": ["a", "b"]}, "objects.mass"),
+        ({"kinds": "box"}, "objects.kinds=box must be a list"),
     ],
 )
 def test_contradictory_object_settings_are_refused(config: dict, message: str) -> None:

@@ -224,7 +224,13 @@ def executed_action(action: np.ndarray) -> np.ndarray:
     Callers store it beside the requested one. Raises ContractError on a wrong width or a non-finite value,
     since neither can be sent to an arm.
     """
-    action = np.asarray(action, dtype=np.float32)
+    try:
+        with np.errstate(over="ignore"):  # what is too large becomes infinite and is refused below
+            action = np.asarray(action, dtype=np.float32)
+    except (TypeError, ValueError) as error:
+        raise ContractError(
+            f"an action is {ACTION_DIM} numbers: {ACTION_NAMES}; it was given {action!r}."
+        ) from error
     if action.shape != (ACTION_DIM,):
         raise ContractError(
             f"an action has shape {action.shape}; it must be ({ACTION_DIM},): {ACTION_NAMES}."

@@ -7,10 +7,10 @@ import sys
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from importlib import import_module
 from importlib.metadata import version
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import gymnasium
 import numpy as np
@@ -41,6 +41,21 @@ TOUCH = 0.1
 """N on each pad from which both fingers are taken to hold the object."""
 
 
+MAX_PICTURE = 4096
+"""Pixels, the widest and the highest picture."""
+
+_GROWING = ("start", "delayed", "scene_asked", "sensors_history")
+
+
+def _protected(state: GraspState) -> GraspState:
+    """The state, with arrays that nobody can write to: it is handed out, and later steps build on it."""
+    for part in fields(GraspState):
+        value = getattr(state, part.name)
+        if isinstance(value, np.ndarray):
+            value.flags.writeable = False
+    return state
+
+
 class Simulator(NamedTuple):
     """Where a simulator's scene is found, and whose versions a recording depends on."""
 
@@ -59,6 +74,9 @@ SIMULATORS: dict[str, Simulator] = {
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Drops what is printed to the error stream meanwhile: PyBullet greets with its build time."""
+    if sys.stderr is None:  # the process was started without one
+        yield
+        return
     sys.stderr.flush()
     kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 2)
@@ -74,6 +92,8 @@ class GraspEnv(gymnasium.Env):
     """A UR5e grasps one object off a table: 20 Hz, terminated on success, truncated at the horizon.
 
     State-only: nothing here touches OpenGL until `render_frame` is called.
+
+    Arrays in `info` that later steps depend on cannot be written to; copy what is to be changed.
 
     `info` holds after a step: state (GraspState as measured, what the observation encodes), true_state (the
     simulator's own), start (`Start`), requested_action and executed_action (6,), success, grasped, slip,
@@ -105,8 +125,16 @@ class GraspEnv(gymnasium.Env):
         if control_mode not in ACTION_SCALES:
             known = ", ".join(ACTION_SCALES)
             raise UnknownName(f"there is no control mode {control_mode!r}; there are: {known}")
-        if horizon < 1:
-            raise UserError(f"horizon is {horizon}; it must be at least 1 step")
+        if not isinstance(horizon, int) or horizon < 1:
+            raise UserError(f"horizon is {horizon}; it must be a whole number of steps, at least 1")
+        for name, given, kind in (
+            ("objects", objects, ObjectsConfig),
+            ("randomization", randomization, RandomizationConfig),
+        ):
+            if given is not None and not isinstance(given, kind):
+                raise UserError(
+                    f"{name} is {given!r}; it must be a {kind.__module__}.{kind.__name__} or None"
+                )
         self.simulator = simulator
         self.task: Task = find_task(task).configured(objects or ObjectsConfig())
         self.control_mode = control_mode
@@ -114,6 +142,7 @@ class GraspEnv(gymnasium.Env):
         self.horizon = horizon
         self.reward = make_reward(reward)
         self.randomization = randomization or RandomizationConfig()
+        self.randomization.check_objects(self.task.mass, self.task.friction)
         self.difficulty = Difficulty()
         """Of the episodes that begin from now on; a curriculum sets it."""
         self.observation_space = gymnasium.spaces.Box(
@@ -136,6 +165,12 @@ class GraspEnv(gymnasium.Env):
         self._true: GraspState | None = None
         self._measured: GraspState | None = None
 
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be pickled or copied: a simulator lives in its process, and copies would share it."""
+        raise TypeError(
+            "a GraspEnv cannot be pickled or copied: make another one and give it this one's snapshot()"
+        )
+
     def versions(self) -> dict[str, str]:
         """Versions that a recorded episode depends on."""
         return {name: version(name) for name in SIMULATORS[self.simulator].packages}
@@ -147,34 +182,42 @@ class GraspEnv(gymnasium.Env):
 
         `options={"start": Start}` begins from a given start instead of a drawn one; the rest stays as drawn.
         """
-        super().reset(seed=seed)
-        options = options or {}
-        unknown = sorted(set(options) - {"start"})
+        options = {} if options is None else options
+        if not isinstance(options, dict):
+            raise UserError(f"reset options are a dictionary, such as {{'start': start}}; not {options!r}")
+        unknown = sorted(map(repr, set(options) - {"start"}))
         if unknown:
-            raise UserError(f"there is no reset option {unknown[0]!r}; there is: start")
+            raise UserError(f"there is no reset option {unknown[0]}; there is: start")
+        if "start" in options and not isinstance(options["start"], Start):
+            raise UserError(
+                f"the reset option start is {options['start']!r}; it must be a grasp_sim.scene.Start"
+            )
+        super().reset(seed=seed)
+        self._over = True  # until all of it has begun
         start = self.task.sample(self.np_random, self.difficulty)
         drawn = randomization.draw(self.randomization, self.np_random)
         noise_seed = int(self.np_random.integers(2**63))
-        start = options.get("start", start)
-        start = randomization.apply(drawn, start)
-        self._begin(start)
+        start = randomization.apply(drawn, options.get("start", start))
         self._scene.reset(start)
-        self._steps, self._over = 0, False
+        self._begin(start)
+        self._steps = 0
         self._slip.reset()
         self._servo.reset(self._scene.joints()[0])
         self._sensors.reset(drawn, noise_seed)
         self._delayed = deque([HOLD] * drawn.action_delay)
         self._true, _, _ = self._read()
-        self._measured = self._sensors.measure(self._true)
-        return contract.encode(self._measured), self._beginning()
+        self._measured = _protected(self._sensors.measure(self._true))
+        observation = contract.encode(self._measured)
+        self._over = False
+        return observation, self._beginning()
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         """One control step of 50 ms; `action` (6,) in [-1, 1] is clipped. See the class for `info`."""
         if self._over or self._true is None or self._measured is None or self._start is None:
             raise gymnasium.error.ResetNeeded("the episode is over or was never started: call reset() first")
+        executed = contract.executed_action(action)
         requested = np.array(action, dtype=np.float32)
-        executed = contract.executed_action(requested)
-        self._delayed.append(executed)
+        self._delayed.append(executed.copy())
         self._advance(self._delayed.popleft())
         self._steps += 1
 
@@ -182,7 +225,7 @@ class GraspEnv(gymnasium.Env):
         grasped = success = slip = drop = broken = False
         if not fault:
             self._true, grasped, broken = self._read()
-            self._measured = self._sensors.measure(self._true)
+            self._measured = _protected(self._sensors.measure(self._true))
             labels = self._slip.update(self._true, grasped)
             slip, drop = labels.slip, labels.drop
             height = float(self._true.object_position[2])
@@ -233,18 +276,33 @@ class GraspEnv(gymnasium.Env):
         `reset` does.
 
         The environment's own generator and its settings for later episodes are left alone. Raises
-        ContractError when a part is missing.
+        ContractError, and changes nothing, when a part is missing or of another shape.
         """
         if self._true is None:
+            before = self.np_random.bit_generator.state
             self.reset()  # so that there is a snapshot to compare with
-        missing = sorted(set(self.snapshot()) - set(snapshot))
+            self.np_random.bit_generator.state = before
+        saved = {name: np.asarray(value) for name, value in snapshot.items()}
+        own = self.snapshot()
+        missing = sorted(set(own) - set(saved))
         if missing:
             raise ContractError(
                 f"the snapshot lacks {', '.join(missing)}; it was not taken in {self.simulator} in control"
                 f" mode {self.control_mode!r}"
             )
-        saved = {name: np.asarray(value) for name, value in snapshot.items()}
-        start = Start.from_json(saved["start"].tobytes().decode())
+        for name, value in own.items():
+            # Some grow with the episode: their rows are compared.
+            first = int(name in _GROWING)
+            if saved[name].ndim != value.ndim or saved[name].shape[first:] != value.shape[first:]:
+                raise ContractError(
+                    f"the snapshot's {name} has shape {saved[name].shape}, here it is {value.shape}: it was"
+                    f" taken in another environment than {self.simulator}-{self.task.name}, or by another"
+                    " version of it"
+                )
+        try:
+            start = Start.from_json(saved["start"].tobytes().decode())
+        except (KeyError, TypeError, ValueError) as error:
+            raise ContractError(f"the snapshot's start cannot be read: {error}") from error
 
         def part(name: str) -> dict[str, np.ndarray]:
             prefix = f"{name}_"
@@ -255,7 +313,9 @@ class GraspEnv(gymnasium.Env):
         if self.control_mode == "servo":
             self._servo.load(part("servo"))
         self._begin(start)
-        self._true, self._measured = (contract.unpack_state(saved[name]) for name in ("state", "measured"))
+        self._true, self._measured = (
+            _protected(contract.unpack_state(saved[name])) for name in ("state", "measured")
+        )
         self._slip.load(saved["slip"])
         self._steps, self._over = int(saved["progress"][0]), bool(saved["progress"][1])
         self._delayed = deque(saved["delayed"].copy())
@@ -276,10 +336,16 @@ class GraspEnv(gymnasium.Env):
 
     def render_frame(self, width: int = 640, height: int = 480) -> np.ndarray:
         """(height, width, 3) uint8 image of the scene. Raises RenderUnavailable naming what to install."""
+        for name, size in (("width", width), ("height", height)):
+            if not isinstance(size, int) or not 1 <= size <= MAX_PICTURE:
+                raise UserError(f"a picture's {name} is {size!r}; it must be from 1 to {MAX_PICTURE} pixels")
+        if self._start is None:
+            raise gymnasium.error.ResetNeeded("there is nothing to see yet: call reset() first")
         return self._scene.render(width, height)
 
     def close(self) -> None:
-        """Free the simulator."""
+        """Free the simulator; a second time is harmless. What is left to do is another reset."""
+        self._start, self._over = None, True
         self._scene.close()
 
     def _advance(self, action: np.ndarray) -> None:
@@ -318,4 +384,8 @@ class GraspEnv(gymnasium.Env):
             object_time=now,
             time=now,
         )
-        return state, bool((forces > TOUCH).all()), bool((forces > self.task.breaking_force).any())
+        return (
+            _protected(state),
+            bool((forces > TOUCH).all()),
+            bool((forces > self.task.breaking_force).any()),
+        )

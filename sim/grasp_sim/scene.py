@@ -13,7 +13,7 @@ import numpy as np
 
 from grasp_sim import gripper, ur5e
 from grasp_sim.contract import Command
-from grasp_sim.objects import ObjectSpec, Part
+from grasp_sim.objects import ObjectError, ObjectSpec, Part
 
 TABLE_HEIGHT = -0.112
 """m, the table's top; the base stands on a pedestal as in robosuite."""
@@ -58,6 +58,25 @@ class Start:
     joint_positions: np.ndarray = field(default_factory=lambda: ur5e.HOME.copy())
     """(6,) rad."""
     physics: Physics = field(default_factory=Physics)
+
+    def __post_init__(self) -> None:
+        """Check the numbers, and keep arrays of its own that nobody can write to: an episode goes by them."""
+        for name, shape in (("object_position", (3,)), ("joint_positions", (ur5e.DOF,))):
+            given = np.array(getattr(self, name), dtype=np.float64)
+            if given.shape != shape:
+                raise ObjectError(f"a start's {name} has shape {given.shape}; it must be {shape}")
+            given.flags.writeable = False
+            object.__setattr__(self, name, given)
+        for name in ("object_position", "joint_positions", "object_yaw", "goal_height"):
+            if not np.isfinite(getattr(self, name)).all():
+                raise ObjectError(f"a start's {name} is {getattr(self, name)}; it must be finite")
+        outside = np.abs(self.joint_positions) > ur5e.POSITION_MAX
+        if outside.any():
+            first = int(outside.argmax())
+            raise ObjectError(
+                f"a start's {ur5e.JOINT_NAMES[first]} is {self.joint_positions[first]:g} rad; it must be"
+                f" within +-{ur5e.POSITION_MAX[first]:g}"
+            )
 
     def __eq__(self, other: object) -> bool:
         """Every number is the same; the generated comparison would fail on arrays."""

@@ -1,6 +1,10 @@
 """The contract that every registered environment keeps, in every control mode, on its real simulator."""
 
+import copy
+import gc
+import pickle
 import random
+import sys
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -148,6 +152,9 @@ def test_a_bad_action_is_refused_and_changes_nothing(objects_env: GraspEnv) -> N
         objects_env.step(np.full(6, np.nan, dtype=np.float32))
     with pytest.raises(ContractError, match="shape"):
         objects_env.step(np.zeros(7, dtype=np.float32))
+    for wrong in ("abcdef", ["a"] * 6, [[1], [2, 3]], [1e300] * 6, None):
+        with pytest.raises(ContractError, match="an action"):
+            objects_env.step(wrong)  # type: ignore[arg-type]
     after = objects_env.snapshot()
     for name, value in before.items():
         np.testing.assert_array_equal(value, after[name])
@@ -248,6 +255,77 @@ def test_a_snapshot_of_another_mode_is_refused() -> None:
         servo.restore(osc.snapshot())
 
 
+def test_a_snapshot_that_does_not_fit_is_refused_and_changes_nothing(objects_env: GraspEnv) -> None:
+    objects_env.reset(seed=1)
+    objects_env.step(OPEN)
+    before = objects_env.snapshot()
+    lift = build("robosuite-lift", objects_env.control_mode)
+    lift.reset(seed=0)
+    garbled = {**before, "start": np.frombuffer(b'{"object": 3}', dtype=np.uint8)}
+    for wrong in (
+        lift.snapshot(),
+        {**before, "slip": np.zeros(3)},
+        {**before, "sensors_drawn": np.zeros((20, 1))},
+        garbled,
+        {},
+    ):
+        with pytest.raises(ContractError, match="snapshot"):
+            objects_env.restore(wrong)
+        for name, value in objects_env.snapshot().items():
+            np.testing.assert_array_equal(value, before[name])
+
+
+def test_restoring_leaves_a_new_environments_own_episodes_alone(objects_env: GraspEnv) -> None:
+    objects_env.reset(seed=1)
+    env, other = twin(objects_env, seed=5), twin(objects_env, seed=5)
+    env.restore(objects_env.snapshot())
+    assert env.reset()[1]["start"] == other.reset()[1]["start"]
+    env.close()
+    other.close()
+
+
+def test_it_refuses_to_be_copied_and_pickled(objects_env: GraspEnv) -> None:
+    for attempt in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError, match=r"make another one.*snapshot\(\)"):
+            attempt(objects_env)
+
+
+def test_closed_it_wants_a_reset(objects_env: GraspEnv) -> None:
+    env = twin(objects_env)
+    with pytest.raises(gymnasium.error.ResetNeeded, match="nothing to see"):
+        env.render_frame()
+    first = env.reset(seed=1)[0]
+    env.close()
+    env.close()
+    for attempt in (lambda: env.step(OPEN), env.snapshot, env.render_frame):
+        with pytest.raises(gymnasium.error.ResetNeeded):
+            attempt()
+    np.testing.assert_array_equal(env.reset(seed=1)[0], first)
+    env.close()
+
+
+@pytest.mark.parametrize("size", [(0, 10), (10, -1), (1.5, 10), (10, 5000)])
+def test_a_picture_of_no_size_is_refused(objects_env: GraspEnv, size: Any) -> None:
+    objects_env.reset(seed=0)
+    with pytest.raises(UserError, match=r"picture's (width|height) is .* from 1 to 4096 pixels"):
+        objects_env.render_frame(*size)
+
+
+def test_a_process_without_an_error_stream_can_build_one(monkeypatch) -> None:
+    monkeypatch.setattr(sys, "stderr", None)
+    registry.make("pybullet-objects").close()
+
+
+def test_scenes_that_are_dropped_give_their_client_back() -> None:
+    env = registry.make("pybullet-objects")
+    env.reset(seed=0)
+    client = env._scene.client  # type: ignore[attr-defined]
+    assert pybullet.isConnected(physicsClientId=client)
+    del env
+    gc.collect()
+    assert not pybullet.isConnected(physicsClientId=client)
+
+
 def test_the_expert_grasps_and_success_ends_with_reward_one(env: GraspEnv) -> None:
     for seed in (0, 1):
         rewards, infos = zip(*perform(env, seed), strict=True)
@@ -292,6 +370,70 @@ def test_a_randomised_episode_restores_bit_exactly_measurements_included(objects
     env.close()
 
 
+@pytest.mark.parametrize("simulator", ["robosuite", "pybullet"])
+def test_osc_follows_the_randomised_gain(simulator: str) -> None:
+    """Critically damped: a share of 1 - (1 + w t) exp(-w t) of the way is done at t, w^2 the stiffness."""
+    moved = []
+    for gain in (1.0, 0.25):
+        env = registry.make(
+            f"{simulator}-objects",
+            control_mode="osc",
+            randomization=RandomizationConfig(actuator_gain=[gain, gain]),
+        )
+        before = env.reset(seed=0)[1]["true_state"].tcp_position[2]
+        up = env.step(np.array([0, 0, 1, 0, 1, 0]))[4]["true_state"].tcp_position[2] - before
+        moved.append(up / env.action_scale.position)
+        env.close()
+    assert moved[1] / moved[0] == pytest.approx(0.038 / 0.126, rel=0.1)
+
+
+def test_an_episode_in_which_the_arm_strikes_the_table_depends_on_nothing_before_it() -> None:
+    """PyBullet's own reset is not enough for that."""
+    stiff = RandomizationConfig(actuator_gain=[20.0, 20.0])
+    env = registry.make("pybullet-objects", control_mode="osc", randomization=stiff)
+    expert = ScriptedExpert(env.action_scale, "osc", 60.0)
+    _, info = env.reset(seed=1)
+    taken, seen = [], []
+    for _ in range(40):
+        taken.append(expert.act(info["state"]))
+        info = env.step(taken[-1])[4]
+        seen.append(pack_state(info["true_state"]))
+    for other in (99, 106):
+        env.reset(seed=other)
+        env.reset(seed=1)
+        np.testing.assert_array_equal(rows(env, np.stack(taken)), np.stack(seen))
+    env.close()
+
+
+def test_what_is_handed_out_cannot_change_the_simulation(objects_env: GraspEnv) -> None:
+    env = twin(objects_env, randomization=RandomizationConfig(**WIDE))
+    env.reset(seed=3)
+    expected = rows(env, actions(6))
+    observation, info = env.reset(seed=3)
+    for action in actions(6):
+        observation[:] = 7.0
+        for state in (info["state"], info["true_state"], info["start"]):
+            for array in (state.object_position, state.joint_positions):
+                with pytest.raises(ValueError, match="read-only"):
+                    array[:] = 7.0
+        with pytest.raises(ValueError, match="read-only"):
+            info["state"].object_size[:] = 7.0
+        for name in {"requested_action", "executed_action"} & set(info):
+            info[name][:] = -1.0
+        observation, _, _, _, info = env.step(action)
+        np.testing.assert_array_equal(pack_state(info["true_state"]), expected[0])
+        expected = expected[1:]
+    env.close()
+
+
+def test_a_given_start_stays_the_callers(objects_env: GraspEnv) -> None:
+    place = np.array([0.5, 0.1, -0.05])
+    start = replace(objects_env.reset(seed=0)[1]["start"], object_position=place)
+    place[:] = 9.0
+    info = objects_env.reset(seed=0, options={"start": start})[1]
+    np.testing.assert_allclose(info["state"].object_position, [0.5, 0.1, -0.05], atol=1e-9)
+
+
 def test_the_difficulty_holds_from_the_next_episode(objects_env: GraspEnv) -> None:
     env = twin(objects_env)
     env.difficulty = Difficulty(distance=0.0, height=0.0)
@@ -308,6 +450,43 @@ def test_a_given_start_is_used() -> None:
     assert given.to_json() == start.to_json()
     with pytest.raises(UserError, match="no reset option 'stat'"):
         env.reset(options={"stat": start})
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"start": None}, "start is None.*scene.Start"),
+        ({"start": {}}, r"start is \{\}"),
+        ({1: 2, "a": 3}, "no reset option"),
+        ("start", "a dictionary"),
+        ([], "a dictionary"),
+    ],
+)
+def test_wrong_reset_options_are_refused_and_change_nothing(
+    objects_env: GraspEnv, options: Any, message: str
+) -> None:
+    objects_env.reset(seed=0)
+    expected = objects_env.snapshot()
+    with pytest.raises(UserError, match=message):
+        objects_env.reset(options=options)
+    for name, value in objects_env.snapshot().items():
+        np.testing.assert_array_equal(value, expected[name])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"object_position": np.array([np.nan, 0.0, 0.0])}, "object_position is .*finite"),
+        ({"joint_positions": np.zeros(5)}, r"joint_positions has shape \(5,\).*\(6,\)"),
+        ({"joint_positions": np.full(6, 50.0)}, "shoulder_pan_joint is 50 rad.*6.28"),
+        ({"object_yaw": np.inf}, "object_yaw is inf"),
+        ({"goal_height": np.nan}, "goal_height is nan"),
+    ],
+)
+def test_a_start_that_no_simulator_can_begin_from_is_refused(change: dict, message: str) -> None:
+    start = build("pybullet-objects", "servo").reset(seed=0)[1]["start"]
+    with pytest.raises(UserError, match=message):
+        replace(start, **change)
 
 
 @pytest.mark.parametrize("force", [30.0, 150.0])
@@ -372,6 +551,14 @@ def test_stable_baselines_trains_on_it(env: GraspEnv) -> None:
         ({"control_mode": "torque"}, "no control mode 'torque'.*servo, osc"),
         ({"reward": "shaped"}, "no reward 'shaped'.*sparse"),
         ({"horizon": 0}, "horizon is 0"),
+        ({"horizon": float("nan")}, "horizon is nan; it must be a whole number"),
+        ({"horizon": "9"}, "horizon is 9; it must be a whole number"),
+        ({"objects": {"mass": [1, 2]}}, r"objects is \{.*ObjectsConfig"),
+        ({"randomization": {"mass": [1, 2]}}, r"randomization is \{.*RandomizationConfig"),
+        (
+            {"randomization": RandomizationConfig(friction=[1.0, 20.0])},
+            r"friction=\[1.0, 20.0\] times the objects' friction from 1 to 1 is 1 to 20; .* 0 to 5",
+        ),
         ({"objects": ObjectsConfig(mass=[0.1, 0.2])}, "its own cube"),
     ],
 )

@@ -84,3 +84,14 @@ class Retrieved(NamedTuple):
     """(Q, K), Euclidean in the embedding; inf where `valid` is false."""
     valid: np.ndarray
     """(Q, K) bool."""
+
+    @classmethod
+    def nothing(cls, queries: int, neighbours: int, action_dim: int) -> Retrieved:
+        """The answer that holds no neighbour."""
+        shape = queries, neighbours
+        return cls(
+            np.full(shape, -1, np.int64),
+            np.zeros((*shape, action_dim), np.float32),
+            np.full(shape, np.inf, np.float32),
+            np.zeros(shape, np.bool_),
+        )

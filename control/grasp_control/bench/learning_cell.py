@@ -42,6 +42,8 @@ DEMONSTRATED = {"empo2": True, "sac": False, "ppo": False, "sac-demos": True}
 VARIANTS: dict[str, list[str]] = {
     "full": [],
     "no-window": ["context=1"],
+    "no-retrieval": ["memory.retrieval=false"],
+    "no-novelty": ["memory.novelty_weight=0"],
     "uniform-replay": ["memory.alpha=0"],
     "no-exploratory-critic": ["algo.eta_start=1", "algo.eta_end=1"],
     "no-slip-rows": ["memory.slip_fraction=0", "memory.slip_quota=0"],

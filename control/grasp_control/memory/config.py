@@ -16,6 +16,7 @@ _MOST = {
     "index_threads": 256,
     "slip_lookback": 1000,
     "demo_bonus": 1000.0,
+    "novelty_weight": 1000.0,
     "alpha": 10.0,
     "deadline_ms": 60_000.0,
 }
@@ -41,12 +42,16 @@ class MemoryConfig:
     """Priority = (score + demo_bonus)^alpha; 0 is uniform sampling."""
     beta: float = 0.4
     """Exponent of the importance weights: 0 leaves the bias of priorities, 1 corrects it fully."""
+    novelty_weight: float = 1.2
+    """Weight of the trajectory's novelty in the score [E3]; 0 leaves surprise alone."""
     slip_lookback: int = 5
     """Steps before a slip that are tagged as slip rows with it."""
     embedding_dim: int = 64
     """Dimensions of the trajectory feature z, 64-128."""
     exact_below: int = 20_000
     """Rows in a retrieval index below which search is exact."""
+    retrieval: bool = True
+    """Answer queries for neighbours; false leaves retrieval out of acting and learning."""
     deadline_ms: float = 50.0
     """A query that takes longer is answered with random rows, and counted."""
     index_threads: int = 1
@@ -69,7 +74,7 @@ class MemoryConfig:
             if getattr(self, name) < 1:
                 raise ValueError(f"memory.{name} must be at least 1, got {getattr(self, name)}.")
         require_at_most(self, _MOST, "memory.")
-        for name in ("slip_lookback", "demo_bonus", "alpha"):
+        for name in ("novelty_weight", "slip_lookback", "demo_bonus", "alpha"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise ValueError(f"memory.{name} must be finite and not negative, got {getattr(self, name)}.")
         if not self.deadline_ms > 0:

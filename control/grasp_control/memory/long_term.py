@@ -59,7 +59,7 @@ class LongTermMemory:
         self.counters = MemoryCounters()
         self.eviction_threshold = float("nan")
         """Least score with which an unprotected row survived the last cut; NaN before the first."""
-        self.scorer = Scorer(config.embedding_dim)
+        self.scorer = Scorer(config.embedding_dim, config.novelty_weight)
         self.store = RowStore(config.capacity, window_width, action_dim, config.embedding_dim)
         self.rng = rng
         self.clock = clock
@@ -208,8 +208,10 @@ class LongTermMemory:
 
         A query over the deadline is answered with random such rows; one with NaN or infinity with none. A
         `patient` caller waits however long it takes: a learner has no deadline, and what it learns should not
-        depend on how busy the machine is.
+        depend on how busy the machine is. Without `config.retrieval` every answer is empty.
         """
+        if not self.config.retrieval:
+            return Retrieved.nothing(len(windows), k, self.action_dim)
         return self._answer(self.space.successes, GOOD, windows, k, patient)
 
     def retrieve_slips(self, windows: np.ndarray, k: int, *, patient: bool = False) -> Retrieved:

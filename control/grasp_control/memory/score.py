@@ -61,7 +61,8 @@ def novelty(z: np.ndarray, mean: np.ndarray, rows: np.ndarray | None = None) -> 
 class Scorer:
     """The running quantities of the score: mean embedding and scale of |TD|."""
 
-    def __init__(self, dim: int) -> None:
+    def __init__(self, dim: int, novelty_weight: float = NOVELTY_WEIGHT) -> None:
+        self.novelty_weight = novelty_weight
         self.mean = np.zeros(dim, np.float32)
         """(D,) moving average of z over about the last 20,000 rows; exact until there are as many."""
         self.mean_rows = 0
@@ -94,4 +95,4 @@ class Scorer:
 
     def novelty_terms(self, z: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
         """Second term of the score for (B, D) embeddings, or for `rows` of them."""
-        return NOVELTY_WEIGHT * novelty(z, self.mean, rows)
+        return self.novelty_weight * novelty(z, self.mean, rows)

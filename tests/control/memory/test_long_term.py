@@ -355,3 +355,21 @@ def test_settings_are_checked_and_quoted(settings, message):
 def test_sampling_an_empty_memory_says_so(make_memory):
     with pytest.raises(ValueError, match="empty memory"):
         make_memory().sample(8, RNG(0))
+
+
+def test_retrieval_that_is_left_out_answers_as_an_empty_memory_does(make_memory, make_episode):
+    empty, silent = make_memory(), make_memory(retrieval=False)
+    windows = make_episode().windows[:3]
+    nothing = empty.retrieve(windows, 4)
+    silent.add(make_episode(success=True))
+    for there, expected in zip(silent.retrieve(windows, 4), nothing, strict=True):
+        np.testing.assert_array_equal(there, expected)
+        assert there.dtype == expected.dtype
+
+
+def test_without_novelty_the_score_is_surprise_alone(make_memory, make_episode):
+    memory = make_memory(novelty_weight=0.0)
+    for _ in range(3):
+        memory.add(make_episode())
+    labels = memory.store.labels[memory.store.live_slots()]
+    np.testing.assert_array_equal(labels["score"], labels["td_term"])

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from grasp_sim import registry
+from grasp_sim.contract import ContractError
 from grasp_sim.errors import UserError
+from grasp_sim.tasks import Difficulty
 from grasp_sim.vector import ProcessLost, make_vector
 
 
@@ -21,6 +23,8 @@ def test_processes_do_what_one_environment_does_and_a_killed_one_is_one_clear_li
         after, _, _, truncated, info = vector.step(up)
         assert truncated.all()
         np.testing.assert_array_equal(info["final_obs"][1], alone.step(up[1])[0])
+        assert info["_final_obs"].all()
+        np.testing.assert_array_equal(info["final_info"]["executed_action"], up)
         np.testing.assert_array_equal(after[1], alone.reset()[0])
         vector.processes[1].kill()
         vector.processes[1].join()
@@ -29,6 +33,40 @@ def test_processes_do_what_one_environment_does_and_a_killed_one_is_one_clear_li
     finally:
         vector.close()
     assert not any(process.is_alive() for process in vector.processes)
+
+
+def test_environments_of_one_process_are_as_apart_as_those_of_several() -> None:
+    vector = make_vector("pybullet-objects", 3, processes=2, seed=4, horizon=3)
+    alone = [registry.make("pybullet-objects", seed=4 + i, horizon=3) for i in range(3)]
+    try:
+        assert len(vector.processes) == 2
+        observations, _ = vector.reset(seed=20)
+        np.testing.assert_array_equal(observations, [e.reset(seed=20 + i)[0] for i, e in enumerate(alone)])
+        actions = np.random.default_rng(0).uniform(-1, 1, (2, 3, 6)).astype(np.float32)
+        for action in actions:
+            found = vector.step(action)
+            expected = [env.step(a) for env, a in zip(alone, action, strict=True)]
+            np.testing.assert_array_equal(found[0], [step[0] for step in expected])
+            assert not found[2].any()
+            np.testing.assert_array_equal(found[4]["success"], [step[4]["success"] for step in expected])
+        with pytest.raises(UserError, match="must be"):
+            vector.step(actions[0, :2])
+        with pytest.raises(ContractError, match="finite"):
+            vector.step(np.full((3, 6), np.nan, dtype=np.float32))
+        vector.set_attr("difficulty", Difficulty(distance=0.0))
+        observations, _ = vector.reset(seed=1)
+        alone[2].difficulty = Difficulty(distance=0.0)
+        np.testing.assert_array_equal(observations[2], alone[2].reset(seed=3)[0])
+    finally:
+        vector.close()
+    with pytest.raises(UserError, match="closed"):
+        vector.step(actions[0])
+
+
+@pytest.mark.parametrize("processes", [0, 3, 1.5])
+def test_a_wrong_number_of_processes_is_refused(processes: Any) -> None:
+    with pytest.raises(UserError, match="processes are asked for; they must be from 1 to 2"):
+        make_vector("pybullet-lift", 2, processes=processes)
 
 
 @pytest.mark.parametrize("count", [0, 1.5, "2"])

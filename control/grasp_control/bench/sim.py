@@ -45,7 +45,9 @@ class SimBenchConfig:
     resets: int = 10_000
     """Resets after which memory and bodies are compared with those after the first hundred."""
     processes: int = 2
-    """Environments that run side by side."""
+    """Processes that run side by side."""
+    each: int = 32
+    """Environments in each of them."""
     out: str = "docs/benchmarks/sim.csv"
     """Where the raw figures are written."""
 
@@ -54,7 +56,7 @@ class SimBenchConfig:
             require_choice("environments", name, registry.names())
         if not self.environments:
             raise ValueError("environments is empty: name at least one.")
-        for name, least in (("rounds", 1), ("steps", 1), ("resets", 0), ("processes", 1)):
+        for name, least in (("rounds", 1), ("steps", 1), ("resets", 0), ("processes", 1), ("each", 1)):
             if getattr(self, name) < least:
                 raise ValueError(f"{name}={getattr(self, name)} must be at least {least}.")
 
@@ -211,26 +213,30 @@ def resident_bytes() -> int:
 
 
 def measure_processes(name: str, config: SimBenchConfig) -> dict[str, object]:
-    """Throughput in wall time of one process, and of several side by side, with the same random actions."""
+    """Throughput in wall time of one environment alone, and of many in several processes, random actions."""
     single = registry.make(name)
-    vector = make_vector(name, config.processes)
+    count = config.processes * config.each
+    vector = make_vector(name, count, processes=config.processes)
+    steps = 4 * config.steps
     rng = np.random.default_rng(0)
     rates: dict[str, list[float]] = {"one": [], "several": []}
     try:
         single.reset(seed=0)
         vector.reset(seed=0)
         for _ in range(config.rounds):
-            actions = rng.uniform(-1, 1, (config.steps, config.processes, 6)).astype(np.float32)
+            actions = rng.uniform(-1, 1, (steps, 6)).astype(np.float32)
             began = time.perf_counter()
             for action in actions:
-                _, _, terminated, truncated, _ = single.step(action[0])
+                _, _, terminated, truncated, _ = single.step(action)
                 if terminated or truncated:
                     single.reset()
-            rates["one"].append(config.steps / (time.perf_counter() - began))
+            rates["one"].append(steps / (time.perf_counter() - began))
+            rounds = max(config.processes * steps // count, 1)
+            actions = rng.uniform(-1, 1, (rounds, count, 6)).astype(np.float32)
             began = time.perf_counter()
             for action in actions:
                 vector.step(action)
-            rates["several"].append(config.processes * config.steps / (time.perf_counter() - began))
+            rates["several"].append(rounds * count / (time.perf_counter() - began))
     finally:
         single.close()
         vector.close()

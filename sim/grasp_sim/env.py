@@ -143,8 +143,7 @@ class GraspEnv(gymnasium.Env):
         self.reward = make_reward(reward)
         self.randomization = randomization or RandomizationConfig()
         self.randomization.check_objects(self.task.mass, self.task.friction)
-        self.difficulty = Difficulty()
-        """Of the episodes that begin from now on; a curriculum sets it."""
+        self._difficulty = Difficulty()
         self.observation_space = gymnasium.spaces.Box(
             -np.inf, np.inf, (contract.OBSERVATION_DIM,), np.float32
         )
@@ -170,6 +169,17 @@ class GraspEnv(gymnasium.Env):
         raise TypeError(
             "a GraspEnv cannot be pickled or copied: make another one and give it this one's snapshot()"
         )
+
+    @property
+    def difficulty(self) -> Difficulty:
+        """Of the episodes that begin from now on; a curriculum sets it."""
+        return self._difficulty
+
+    @difficulty.setter
+    def difficulty(self, value: Difficulty) -> None:
+        if not isinstance(value, Difficulty):
+            raise UserError(f"difficulty is {value!r}; it must be a grasp_sim.tasks.Difficulty")
+        self._difficulty = value
 
     def versions(self) -> dict[str, str]:
         """Versions that a recorded episode depends on."""

@@ -11,7 +11,7 @@ import multiprocessing
 import os
 import signal
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, NoReturn
 
 import gymnasium
 import numpy as np
@@ -21,6 +21,7 @@ from gymnasium.vector.utils import batch_space
 from grasp_sim import registry
 from grasp_sim.contract import ContractError
 from grasp_sim.errors import UserError
+from grasp_sim.tasks import Difficulty
 
 INFO = ("success", "grasped", "slip", "drop", "broken", "sim_fault", "requested_action", "executed_action")
 """What of an environment's `info` a vector of them holds; the rest would be pickled in every step."""
@@ -88,6 +89,15 @@ class Processes(gymnasium.vector.VectorEnv):
             np.concatenate(truncated),
             self._join(infos),
         )
+
+    @property
+    def difficulty(self) -> NoReturn:
+        """Only to be set, in all environments: a curriculum does."""
+        raise AttributeError("each environment has its own difficulty; it can only be set")
+
+    @difficulty.setter
+    def difficulty(self, value: Difficulty) -> None:
+        self.set_attr("difficulty", value)
 
     def set_attr(self, name: str, value: Any) -> None:
         """Set an attribute of every environment, such as `difficulty`."""

@@ -53,7 +53,9 @@ def test_environments_of_one_process_are_as_apart_as_those_of_several() -> None:
             vector.step(actions[0, :2])
         with pytest.raises(ContractError, match="finite"):
             vector.step(np.full((3, 6), np.nan, dtype=np.float32))
-        vector.set_attr("difficulty", Difficulty(distance=0.0))
+        with pytest.raises(UserError, match=r"difficulty is 0\.5"):
+            vector.difficulty = 0.5
+        vector.difficulty = Difficulty(distance=0.0)
         observations, _ = vector.reset(seed=1)
         alone[2].difficulty = Difficulty(distance=0.0)
         np.testing.assert_array_equal(observations[2], alone[2].reset(seed=3)[0])

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections import deque
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import asdict, fields
-from importlib import import_module
-from importlib.metadata import version
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 import gymnasium
 import numpy as np
@@ -24,6 +19,7 @@ from grasp_sim.rewards import UnknownName, make_reward
 from grasp_sim.scene import Scene, Start
 from grasp_sim.sensing import Sensors
 from grasp_sim.servo import Servo, upright_turn
+from grasp_sim.simulators import find_simulator
 from grasp_sim.slip import SlipTracker
 from grasp_sim.tasks import Difficulty, ObjectsConfig, Task, find_task
 
@@ -40,7 +36,6 @@ HOLD = np.array([0.0, 0.0, 0.0, 0.0, 1.0, 0.0], dtype=np.float32)
 TOUCH = 0.1
 """N on each pad from which both fingers are taken to hold the object."""
 
-
 MAX_PICTURE = 4096
 """Pixels, the widest and the highest picture."""
 
@@ -54,38 +49,6 @@ def _protected(state: GraspState) -> GraspState:
         if isinstance(value, np.ndarray):
             value.flags.writeable = False
     return state
-
-
-class Simulator(NamedTuple):
-    """Where a simulator's scene is found, and whose versions a recording depends on."""
-
-    module: str
-    """Has `make_scene(control_mode, task)`."""
-    packages: tuple[str, ...]
-
-
-SIMULATORS: dict[str, Simulator] = {
-    "robosuite": Simulator("grasp_sim.robosuite_scene", ("mujoco", "robosuite")),
-    "pybullet": Simulator("grasp_sim.pybullet_scene", ("pybullet",)),
-}
-"""Imported only when asked for, so that one simulator never loads the other."""
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Drops what is printed to the error stream meanwhile: PyBullet greets with its build time."""
-    if sys.stderr is None:  # the process was started without one
-        yield
-        return
-    sys.stderr.flush()
-    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 2)
-    try:
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-        os.close(nowhere)
 
 
 class GraspEnv(gymnasium.Env):
@@ -120,8 +83,7 @@ class GraspEnv(gymnasium.Env):
         objects: ObjectsConfig | None = None,
         randomization: RandomizationConfig | None = None,
     ) -> None:
-        if simulator not in SIMULATORS:
-            raise UnknownName(f"there is no simulator {simulator!r}; there are: {', '.join(SIMULATORS)}")
+        chosen = find_simulator(simulator)
         if control_mode not in ACTION_SCALES:
             known = ", ".join(ACTION_SCALES)
             raise UnknownName(f"there is no control mode {control_mode!r}; there are: {known}")
@@ -149,9 +111,7 @@ class GraspEnv(gymnasium.Env):
         )
         self.action_space = gymnasium.spaces.Box(-1.0, 1.0, (contract.ACTION_DIM,), np.float32)
         self._np_random, self._np_random_seed = seeding.np_random(seed)
-        with _quiet():
-            module = import_module(SIMULATORS[simulator].module)
-        self._scene: Scene = module.make_scene(control_mode, self.task)
+        self._scene: Scene = chosen.make_scene(control_mode, self.task)
         self._kinematics = ur5e.Kinematics()
         self._servo = Servo(kinematics=self._kinematics)
         self._sensors = Sensors(self._kinematics)
@@ -183,7 +143,7 @@ class GraspEnv(gymnasium.Env):
 
     def versions(self) -> dict[str, str]:
         """Versions that a recorded episode depends on."""
-        return {name: version(name) for name in SIMULATORS[self.simulator].packages}
+        return find_simulator(self.simulator).versions()
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None

@@ -1,16 +1,18 @@
 """The environments by name: every task in every simulator.
 
-A task is registered in `grasp_sim.tasks`, a simulator in `grasp_sim.env`; nothing has to be added here.
-Modules are imported only when their environment is built, so asking for one simulator never loads the other.
+A task is registered in `grasp_sim.tasks`, a simulator in `grasp_sim.simulators`; nothing has to be added
+here. Modules are imported only when their environment is built, so asking for one simulator never loads the
+other.
 """
 
 from __future__ import annotations
 
 import gymnasium
 
-from grasp_sim.env import ACTION_SCALES, SIMULATORS, GraspEnv
+from grasp_sim.env import ACTION_SCALES, GraspEnv
 from grasp_sim.randomization import RandomizationConfig
 from grasp_sim.rewards import UnknownName
+from grasp_sim.simulators import SIMULATORS
 from grasp_sim.tasks import TASKS, ObjectsConfig
 
 __all__ = ["CONTROL_MODES", "UnknownName", "make", "names", "register_gymnasium"]

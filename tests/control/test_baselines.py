@@ -5,17 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-
-from grasp_control.config import TrainConfig
-from grasp_control.memory.window import ShortTermMemory
-from grasp_control.rollout import episode_seeds, rollout
-from grasp_control.types import Trajectory
-from grasp_sim import registry
-from grasp_sim.config import EnvConfig
-from grasp_sim.contract import ACTION_DIM, OBSERVATION_DIM
-
-pytest.importorskip("stable_baselines3")
-
 from gymnasium import spaces
 from stable_baselines3.common.buffers import NStepReplayBuffer
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
@@ -25,6 +14,13 @@ from grasp_control.baselines import methods
 from grasp_control.baselines.demonstrations import MixedReplayBuffer
 from grasp_control.baselines.train import train_baseline
 from grasp_control.baselines.window import WindowEnv
+from grasp_control.config import TrainConfig
+from grasp_control.memory.window import ShortTermMemory
+from grasp_control.rollout import episode_seeds, rollout
+from grasp_control.types import Trajectory
+from grasp_sim import registry
+from grasp_sim.config import EnvConfig
+from grasp_sim.contract import ACTION_DIM, OBSERVATION_DIM
 
 WIDTH = 4 * (OBSERVATION_DIM + ACTION_DIM)
 

@@ -15,13 +15,6 @@ from grasp_control.bench.learning import LearningConfig
 from grasp_control.bench.learning_cell import COLUMNS, VARIANTS, Cell
 from grasp_control.bench.learning_report import intervals, read_curves, report, step_ratios, summary
 
-try:
-    import rliable.library
-except (ImportError, TypeError):  # not installed, or with pandas 3
-    rliable = None
-
-needs_rliable = pytest.mark.skipif(rliable is None, reason="rliable cannot be imported")
-
 
 def rows(path: Path) -> list[dict[str, str]]:
     with path.open(newline="") as file:
@@ -93,10 +86,8 @@ def test_help_teaches(capsys):
 TINY = ["methods=[ppo,sac,sac-demos]", "seeds=[0]", "demos=[2]", "env_steps=300", "every=150", "episodes=2"]
 
 
-@needs_rliable
 @pytest.mark.slow
 def test_a_tiny_grid_survives_a_failing_cell_and_goes_on_where_it_stopped(tmp_path, capsys):
-    pytest.importorskip("stable_baselines3")
     settings = [*TINY, f"runs={tmp_path}/runs", f"out={tmp_path}/learning"]
     failing = tmp_path / "runs" / "pybullet-lift_sac-demos_full_seed0_demos2"
     failing.mkdir(parents=True)
@@ -139,7 +130,6 @@ SMALL_EMPO2 = (
 )
 
 
-@needs_rliable
 @pytest.mark.slow
 def test_empo2_is_measured_after_cloning_on_the_way_and_at_the_end(tmp_path):
     settings = [*TINY, "methods=[empo2]", "variants=[full,no-window]", SMALL_EMPO2]
@@ -155,7 +145,6 @@ def test_empo2_is_measured_after_cloning_on_the_way_and_at_the_end(tmp_path):
     assert not (folder / "run" / "bundle").exists()
 
 
-@needs_rliable
 def test_the_report_names_levels_and_ratios(tmp_path):
     lines = []
     for seed in range(4):
@@ -174,7 +163,6 @@ def test_the_report_names_levels_and_ratios(tmp_path):
     assert (tmp_path / "all.png").stat().st_size > 1000
 
 
-@needs_rliable
 def test_the_interquartile_mean_leaves_out_the_outer_quarters():
     """Of 0, 0.5, 0.7, 1 the inner two are averaged; the interval holds the mean and stays within the data."""
     mean, low, high = intervals(np.array([0.0, 0.5, 0.7, 1.0])[:, None, None])
@@ -182,7 +170,6 @@ def test_the_interquartile_mean_leaves_out_the_outer_quarters():
     assert 0.0 <= low[0] < 0.6 < high[0] <= 1.0
 
 
-@needs_rliable
 def test_several_tasks_are_summed_up(tmp_path):
     tasks = ("pybullet-lift", "pybullet-objects")
     both = [line("sac", seed, 100, 0.25 + 0.5 * i, env) for seed in range(4) for i, env in enumerate(tasks)]

@@ -14,6 +14,7 @@ import numpy as np
 import pybullet
 import pytest
 from gymnasium.utils.env_checker import check_env
+from stable_baselines3 import PPO
 
 from grasp_sim import contract, gripper, registry, ur5e
 from grasp_sim.contract import ContractError, encode, pack_state
@@ -537,8 +538,7 @@ def test_a_weak_grip_loses_a_slippery_object(objects_env: GraspEnv) -> None:
 
 @pytest.mark.filterwarnings("ignore")
 def test_stable_baselines_trains_on_it(env: GraspEnv) -> None:
-    sb3 = pytest.importorskip("stable_baselines3")
-    model = sb3.PPO("MlpPolicy", env, n_steps=250, batch_size=50, n_epochs=1, seed=0, device="cpu")
+    model = PPO("MlpPolicy", env, n_steps=250, batch_size=50, n_epochs=1, seed=0, device="cpu")
     model.learn(1000)
     assert model.num_timesteps == 1000
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,6 +25,8 @@ from grasp_sim.errors import UserError
 
 SCHEMA_VERSION = 1
 _CHECKSUMS = "checksums.json"
+HELD = 3
+"""Checkpoints that `hold_until` keeps for going back to."""
 _NAME = re.compile(r"(\d{6,})-step-(\d+)")
 
 logger = logging.getLogger(__name__)
@@ -63,6 +65,8 @@ class CheckpointStore:
         step: int,
         state: Mapping[str, Any],
         extra_files: Callable[[Path], object] | None = None,
+        *,
+        hold_until: int | None = None,
     ) -> Path:
         """Write a checkpoint, whole or not at all, then delete those beyond the newest `keep`.
 
@@ -72,6 +76,7 @@ class CheckpointStore:
             state: nested dicts, lists and tuples of tensors, arrays, int, float, str, bool and None; raises
                 TypeError naming any other value.
             extra_files: called with an empty directory to fill, for what is too large for `state`.
+            hold_until: besides the newest, the `HELD` newest of those up to this step stay.
 
         Returns:
             The checkpoint's directory.
@@ -101,8 +106,11 @@ class CheckpointStore:
             }
             sums = {"schema_version": SCHEMA_VERSION, "step": step, "files": files}
             (partial / _CHECKSUMS).write_text(json.dumps(sums, indent=1))
-        for _, _, old in self._entries()[: -self.keep]:
-            remove_directory(old)
+        entries = self._entries()
+        held = [] if hold_until is None else [e for e in entries if e[1] <= hold_until][-HELD:]
+        for entry in entries[: -self.keep]:
+            if entry not in held:
+                remove_directory(entry[2])
         return path
 
     def load_latest(self) -> Checkpoint:
@@ -110,8 +118,19 @@ class CheckpointStore:
 
         Raises CheckpointError listing every reason when none is usable.
         """
+        return self._first_usable([path for _, _, path in reversed(self._entries())])
+
+    def load_before(self, step: int, further: int = 0) -> Checkpoint:
+        """The newest usable checkpoint of up to `step`, or the one `further` before it; as far back as there
+        are any, and the oldest of all when none is that old. Errors and warnings as in `load_latest`."""
+        entries = self._entries()
+        earlier = [path for _, found, path in reversed(entries) if found <= step]
+        earlier = earlier or [path for _, _, path in entries[:1]]
+        return self._first_usable(earlier[further:] or earlier[-1:])
+
+    def _first_usable(self, paths: Sequence[Path]) -> Checkpoint:
         reasons: list[str] = []
-        for _, _, path in reversed(self._entries()):
+        for path in paths:
             try:
                 found = _read(path)
             except CheckpointError as error:

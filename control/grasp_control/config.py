@@ -90,7 +90,7 @@ class TrainConfig:
     curve_episodes: int = 30
     """Episodes of each of them."""
     checkpoint_every: int = 1000
-    """Environment steps between checkpoints."""
+    """Environment steps between checkpoints, to one of which training rolls back after a collapse [E13]."""
     metrics_every: int = 250
     """Environment steps between rows of train.csv."""
     video: bool = True

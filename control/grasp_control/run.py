@@ -18,7 +18,7 @@ from grasp_sim.errors import UserError
 
 CONFIG_FILE, PARTIAL_FILE, LOCK_FILE = "config.yaml", "config.partial", ".lock"
 # These may change between the start of a run and its end without changing what is learned.
-_FREE = {"video", "checkpoint_every", "metrics_every", "curve_every", "curve_episodes"}
+_FREE = {"video", "metrics_every", "curve_every", "curve_episodes"}
 
 
 class RunFolder:

@@ -130,11 +130,12 @@ def learn(
             result = trainer.sample_episode()
             recent = [*recent[-19:], result.success]
             metrics.write("episodes", trainer.episode_row(result))
+            while trainer.updates_owed > 0:
+                stats = trainer.learn()
+            # Before anything is measured or saved, so that no checkpoint holds what is to be undone.
             for event in trainer.protect(checkpoints):
                 metrics.write_table("events", [event])
                 print(f"Step {event['env_step']}: {event['action']}, since {event['cause']}.")
-            while trainer.updates_owed > 0:
-                stats = trainer.learn()
             share = f"{sum(recent)}/{len(recent)} recent episodes"
             advance(total=trainer.env_steps, note=f"success with exploration noise {share}")
             now = trainer.env_steps

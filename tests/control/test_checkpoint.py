@@ -290,6 +290,29 @@ def test_an_empty_directory_falls_back_and_none_usable_lists_all_reasons(two_che
     assert CheckpointStore(path).load_latest().step == 150
 
 
+def test_a_rollback_goes_to_before_the_drop_and_further_each_time(tmp_path):
+    store = CheckpointStore(tmp_path)
+    for step in (1000, 2000, 3000, 4000, 5000):
+        store.save(step, {"n": step})
+    assert [store.load_before(3500, further).step for further in range(4)] == [3000, 2000, 1000, 1000]
+    assert store.load_before(500).step == 1000  # all were saved after the drop: the oldest is the least bad
+    (store.directory / "000002-step-3000" / "state.json").write_text("broken")
+    assert store.load_before(3500).step == 2000
+    with pytest.raises(CheckpointError, match="holds no checkpoint"):
+        CheckpointStore(tmp_path / "empty").load_before(500)
+
+
+def test_checkpoints_from_before_a_drop_stay_while_it_lasts(tmp_path):
+    store = CheckpointStore(tmp_path, keep=2)
+    for step in (1000, 2000):
+        store.save(step, {"n": step})
+    for step in (3000, 4000, 5000):
+        store.save(step, {"n": step}, hold_until=2500)
+    assert store.steps() == [1000, 2000, 4000, 5000]
+    store.save(6000, {"n": 6000})
+    assert store.steps() == [5000, 6000]
+
+
 KILLS = """
 import os, signal, sys, time
 import numpy as np, torch

@@ -76,7 +76,7 @@ def test_the_same_settings_resume_and_change_no_file(tmp_path):
 
 def test_settings_that_change_nothing_learned_may_differ(tmp_path):
     begun(config(tmp_path / "run"))
-    RunFolder(config(tmp_path / "run", video=False, checkpoint_every=7, metrics_every=9))
+    RunFolder(config(tmp_path / "run", video=False, metrics_every=9))
 
 
 def test_a_run_may_be_moved(tmp_path):

@@ -10,7 +10,6 @@ from grasp_control.empo2.safeguards import (
     Event,
     Safeguards,
     SafeguardsConfig,
-    checkpoint_before,
     standard_errors_below,
 )
 
@@ -77,13 +76,44 @@ def test_saved_safeguards_go_on_as_if_never_stopped() -> None:
     assert feed(second, 0.0, 30, np.random.default_rng(5)) == feed(first, 0.0, 30, np.random.default_rng(5))
 
 
-def test_which_checkpoint_a_rollback_goes_to() -> None:
-    steps = [1000, 2000, 3000, 4000, 5000]
-    assert [checkpoint_before(steps, 3500, number) for number in range(4)] == [3000, 2000, 1000, 1000]
-    assert (
-        checkpoint_before(steps, 500, 0) == 1000
-    )  # all were saved after the drop: the oldest is the least bad
-    assert checkpoint_before([], 500, 0) is None
+def test_after_three_rollbacks_the_policy_is_left_alone() -> None:
+    guard, rng = Safeguards(SMALL), np.random.default_rng(0)
+    feed(guard, 0.8, 60, rng)
+    events = feed(guard, 0.0, 200, rng)
+    assert [event.action for event in events] == [
+        Action.RAISE_LAMBDA,
+        *[Action.ROLL_BACK] * 3,
+        Action.LOWER_LAMBDA,
+    ]
+    assert "from now on that is the usual one" in events[-1].cause
+    assert guard.lambda_factor == 1.0
+
+
+def test_checkpoints_from_before_a_drop_are_needed_while_it_lasts() -> None:
+    guard, rng = Safeguards(SMALL), np.random.default_rng(0)
+    feed(guard, 0.8, 60, rng)
+    assert guard.drop_step is None
+    feed(guard, 0.0, 10, rng, step=3000)
+    assert guard.drop_step is not None
+    assert guard.drop_step <= 3050
+    feed(guard, 0.8, 30, rng)
+    assert guard.drop_step is None
+
+
+def test_critics_explode_only_beyond_what_returns_explain() -> None:
+    guard = Safeguards(SMALL)
+    assert guard.observe_values(1e9, 0) is None  # no return is known yet
+    guard.observe(1.0, 50)
+    assert guard.observe_values(9.9, 60) is None
+    events = [guard.observe_values(-10.1, step) for step in (70, 80)]
+    assert [(event.action, event.number) for event in events if event] == [
+        (Action.ROLL_BACK, 0),
+        (Action.ROLL_BACK, 1),
+    ]
+    guard.observe_values(0.5, 90)
+    event = guard.observe_values(11.0, 100)
+    assert event is not None
+    assert event.number == 0
 
 
 @pytest.mark.parametrize(

@@ -58,20 +58,21 @@ class Curriculum:
         """For the next episode."""
         return Difficulty(distance=self.share, height=self.share, friction=self.share, size=self.share)
 
-    def observe(self, success: bool) -> None:
-        """Take in the outcome of an episode of this difficulty."""
-        config = self.config
+    def observe(self, success: bool) -> bool:
+        """Take in the outcome of an episode of this difficulty; whether the next one's is another."""
+        config, before = self.config, self.share
         if not config.enabled:
-            return
+            return False
         self._outcomes.append(success)
         if len(self._outcomes) < config.episodes:
-            return
+            return False
         rate = sum(self._outcomes) / len(self._outcomes)
         self._outcomes = []
         if rate >= config.raise_at:
             self.share = min(1.0, self.share + config.step)
         elif rate < config.lower_at:
             self.share = max(0.0, self.share - config.step)
+        return self.share != before
 
     def state(self) -> dict[str, Any]:
         """Everything `load` needs."""

@@ -64,6 +64,10 @@ class SafeguardsConfig:
             require_at_most(self, {name: 100_000}, "algo.safeguards.")
 
 
+MAX_ROLLBACKS = 3
+"""After so many in one drop the policy is left alone: whatever it is, it is not in the networks."""
+
+
 class Action(Enum):
     """What the training loop is asked to do."""
 
@@ -104,6 +108,11 @@ class Safeguards:
         """Largest magnitude of an episode's return; 0 before the first that is not 0."""
         self._explosions = 0
         """Times in a row that the values were beyond it."""
+
+    @property
+    def drop_step(self) -> int | None:
+        """Environment step at which the present drop began: checkpoints from before it are still needed."""
+        return self._drop_step if self._usual else None
 
     @property
     def lambda_factor(self) -> float:
@@ -164,16 +173,29 @@ class Safeguards:
 
     def _recovered(self, recent: Sequence[float]) -> Event:
         cause = f"the mean return is back at {np.mean(recent):.3f} (usual: {np.mean(self._usual):.3f})"
-        self._usual = []
-        self._returns, self._steps = self._returns[-len(recent) :], self._steps[-len(recent) :]
+        self.restart()
         return Event(Action.LOWER_LAMBDA, cause)
 
+    def _accepted(self, recent: Sequence[float]) -> Event:
+        cause = (
+            f"the mean return is still {np.mean(recent):.3f} after {MAX_ROLLBACKS} rollbacks;"
+            " from now on that is the usual one"
+        )
+        self.restart()
+        return Event(Action.LOWER_LAMBDA, cause)
+
+    def restart(self) -> None:
+        """Forget the returns so far, as when what an episode is like has changed."""
+        self._returns, self._steps, self._usual = [], [], []
+
     def _go_back(self, recent: Sequence[float]) -> Event:
-        self._since = 0
+        if self._rolled_back == MAX_ROLLBACKS:
+            return self._accepted(recent)
+        waited, self._since = self._since, 0
         self._rolled_back += 1
         cause = (
             f"the mean return is still {np.mean(recent):.3f} (usual: {np.mean(self._usual):.3f}) after"
-            f" {len(recent)} more episodes; rollback {self._rolled_back} since it dropped"
+            f" {waited} more episodes; rollback {self._rolled_back} of at most {MAX_ROLLBACKS}"
         )
         return Event(Action.ROLL_BACK, cause, self._drop_step, self._rolled_back - 1)
 
@@ -199,12 +221,3 @@ def standard_errors_below(recent: Sequence[float], usual: Sequence[float]) -> fl
     if error == 0.0:
         return math.copysign(math.inf, difference) if difference else 0.0
     return difference / error
-
-
-def checkpoint_before(steps: Sequence[int], before_step: int, rollback: int) -> int | None:
-    """Which of the checkpoints at `steps` a rollback goes to: the newest from before the drop, the next
-    rollback one further back, as far as there are any; None when there is no checkpoint at all."""
-    if not steps:
-        return None
-    earlier = [step for step in steps if step <= before_step] or [min(steps)]
-    return sorted(earlier)[max(len(earlier) - 1 - rollback, 0)]

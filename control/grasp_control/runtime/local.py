@@ -14,10 +14,10 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from grasp_control.checkpoint import Checkpoint, CheckpointStore, capture, restore
+from grasp_control.checkpoint import Checkpoint, CheckpointError, CheckpointStore, capture, restore
 from grasp_control.empo2.agent import Agent, Decision, Stats
 from grasp_control.empo2.curriculum import Curriculum
-from grasp_control.empo2.safeguards import Action, Event, Safeguards, checkpoint_before
+from grasp_control.empo2.safeguards import Action, Event, Safeguards
 from grasp_control.memory.long_term import LongTermMemory
 from grasp_control.memory.outliers import outlier_ids
 from grasp_control.memory.window import ShortTermMemory
@@ -101,8 +101,10 @@ class LocalTrainer:
         else:
             self.memory.add(done.trajectory)
         if not (self.repeated or done.faulty):  # repeated starts are hard ones: they are no measure
-            self.curriculum.observe(done.result.success)
             self._asked = self.safeguards.observe(done.result.total_reward, self.env_steps)
+            if self.curriculum.observe(done.result.success):
+                self._asked = None  # returns of another difficulty are no measure either
+                self.safeguards.restart()
             self.agent.lambda_factor = self.safeguards.lambda_factor
         return done.result
 
@@ -133,12 +135,12 @@ class LocalTrainer:
         for event in filter(None, events):
             cause = event.cause
             if event.action is Action.ROLL_BACK:
-                step = checkpoint_before(checkpoints.steps(), event.before_step, event.number)
-                if step is None:
-                    cause += "; there is no checkpoint to go back to"
-                else:
-                    restore(self.agent.learned(), self._learned_in(checkpoints.load(step)))
-                    cause += f"; networks and optimisers are those of step {step}"
+                try:
+                    found = checkpoints.load_before(event.before_step, event.number)
+                    restore(self.agent.learned(), self._learned_in(found))
+                    cause += f"; networks and optimisers are those of step {found.step}"
+                except CheckpointError as error:
+                    cause += f"; nothing was changed, since {error}"
             done.append((event.action, cause))
         return [{"env_step": self.env_steps, "action": a.value, "cause": cause} for a, cause in done]
 
@@ -267,7 +269,12 @@ class LocalTrainer:
             "curriculum": self.curriculum.state(),
             "parts": capture({**self.agent.parts(), "rng": self.rng}),
         }
-        checkpoints.save(self.env_steps, state, lambda folder: self.memory.save(folder / MEMORY_FILE))
+        checkpoints.save(
+            self.env_steps,
+            state,
+            lambda folder: self.memory.save(folder / MEMORY_FILE),
+            hold_until=self.safeguards.drop_step,
+        )
 
     def resume(self, checkpoint: Checkpoint) -> None:
         """Continue exactly where `save` was called, with the configuration of that run."""

@@ -12,7 +12,7 @@ from grasp_control.empo2.agent import Agent
 from grasp_control.memory.long_term import LongTermMemory
 from grasp_control.memory.seeding import seed_memory
 from grasp_control.memory.window import ShortTermMemory, window_width
-from grasp_control.networks import fit_normaliser
+from grasp_control.networks import fit_normaliser, usual_normaliser
 from grasp_control.rollout import episode_seeds
 from grasp_control.run import RunFolder
 from grasp_control.runtime.local import LocalTrainer
@@ -33,6 +33,8 @@ def load_demonstrations(
     another meaning.
     """
     wanted = config.demos.episodes
+    if not wanted:
+        return []
     if not config.demos.path:
         recorded = any(run.demos.glob("episode_*.npz"))
         held = min(len(demonstrations(read_usable(run.demos)[0])), wanted) if recorded else 0
@@ -76,7 +78,7 @@ def load_demonstrations(
 
 
 def make_trainer(config: TrainConfig, env: gymnasium.Env, episodes: list[Episode]) -> LocalTrainer:
-    """Agent, memory and loop of a new run, the memory seeded with the demonstrations."""
+    """Agent, memory and loop of a new run, the memory seeded with the demonstrations if there are any."""
     memory = LongTermMemory(
         config.memory,
         window_width(config.context, OBSERVATION_DIM, ACTION_DIM),
@@ -84,13 +86,19 @@ def make_trainer(config: TrainConfig, env: gymnasium.Env, episodes: list[Episode
         rng=generator(config.seed, "memory"),
     )
     seed_memory(memory, episodes)
+    if episodes:
+        seen = np.concatenate([episode.observations for episode in episodes])
+        normaliser = fit_normaliser(seen, ACTION_DIM, config.context)
+    else:
+        normaliser = usual_normaliser(ACTION_DIM, config.context)
     steps = config.env_steps - config.distill.env_steps
     agent = Agent(
         config.algo,
-        fit_normaliser(np.concatenate([e.observations for e in episodes]), ACTION_DIM, config.context),
+        normaliser,
         ACTION_DIM,
         generator=torch_generator(config.seed, "agent"),
         total_updates=int((steps - config.algo.warmup_steps) * config.algo.updates_per_step),
+        force_limit=config.algo.force_safe_share * env.unwrapped.task.breaking_force,  # type: ignore[attr-defined]
     )
     short_term = ShortTermMemory(
         OBSERVATION_DIM, ACTION_DIM, context=config.context, length=config.short_term_length

@@ -22,7 +22,7 @@ class DemosConfig:
     path: str = ""
     """An existing data set; empty records new ones with the scripted expert into the run's folder."""
     episodes: int = 5
-    """Successful demonstrations used."""
+    """Successful demonstrations used; without any the agent begins from nothing."""
     kind: str = "human-like"
     """'human-like' learns from the executed noisy action, as from a person's hand; 'clean' from the
     intended one."""
@@ -31,8 +31,8 @@ class DemosConfig:
 
     def __post_init__(self) -> None:
         """Check the ranges."""
-        if self.episodes < 1:
-            raise ValueError(f"demos.episodes={self.episodes} must be at least 1.")
+        if self.episodes < 0:
+            raise ValueError(f"demos.episodes={self.episodes} must not be negative.")
         if not 0 <= self.noise <= 1:
             raise ValueError(f"demos.noise={self.noise} must lie between 0 and 1.")
         require_at_most(self, {"episodes": MAX_EPISODES}, "demos.")

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from grasp_control.manifest import OBSERVATION_UNITS
+from grasp_sim.contract import OBSERVATION_NAMES
 
 STD_FLOOR = 1e-3
 """Smallest standard deviation used for normalising, in the input's own units. A column that was constant in
@@ -30,6 +31,23 @@ STD_MIN, STD_MAX = 0.02, 0.6
 """Bounds of the policy's standard deviation, in action units."""
 
 INITIAL_STD = 0.3
+
+_SCALES = {
+    "tcp_height": (0.12, 0.08),
+    "gripper_opening": (0.05, 0.03),
+    "gripper_force": (10.0, 20.0),
+    "object_dx": (0.0, 0.06),
+    "object_dy": (0.0, 0.06),
+    "object_dz": (-0.08, 0.08),
+    "object_yaw_sin": (0.0, 0.7),
+    "object_yaw_cos": (0.0, 0.7),
+    "object_height": (0.03, 0.03),
+    "object_size_x": (0.05, 0.02),
+    "object_size_y": (0.05, 0.02),
+    "object_size_z": (0.05, 0.02),
+    "object_age": (0.0, 0.05),
+}
+"""Mean and deviation of each observation about a grasp, for where there are no episodes to measure them on."""
 
 _UNIT_FLOORS = {"m": 0.01, "N": 5.0, "1": 0.2, "s": 0.05}
 OBSERVATION_FLOORS: tuple[float, ...] = tuple(_UNIT_FLOORS[unit] for unit in OBSERVATION_UNITS)
@@ -81,10 +99,20 @@ def fit_normaliser(observations: np.ndarray, action_dim: int, context: int) -> N
         action_dim: A.
         context: C, pairs in a window.
     """
-    floor = np.asarray(OBSERVATION_FLOORS)
     rows = np.asarray(observations, dtype=np.float64)
-    mean = np.concatenate([rows.mean(axis=0), np.zeros(action_dim)])
-    std = np.concatenate([np.maximum(rows.std(axis=0), floor), np.ones(action_dim)])
+    std = np.maximum(rows.std(axis=0), np.asarray(OBSERVATION_FLOORS))
+    return _window_normaliser(rows.mean(axis=0), std, action_dim, context)
+
+
+def usual_normaliser(action_dim: int, context: int) -> Normaliser:
+    """As `fit_normaliser`, from what observations usually are, for a run that begins without any episode."""
+    mean, std = np.array([_SCALES[name] for name in OBSERVATION_NAMES]).T
+    return _window_normaliser(mean, std, action_dim, context)
+
+
+def _window_normaliser(mean: np.ndarray, std: np.ndarray, action_dim: int, context: int) -> Normaliser:
+    mean = np.concatenate([mean, np.zeros(action_dim)])
+    std = np.concatenate([std, np.ones(action_dim)])
     return Normaliser(np.tile(mean, context), np.tile(std, context))
 
 
@@ -139,7 +167,7 @@ class GaussianPolicy(nn.Module):
 
     def forward(self, windows: Tensor) -> tuple[Tensor, Tensor]:
         """(B, W) normalised -> mean (B, A) in [-1, 1] and std (B, A) in [STD_MIN, STD_MAX]."""
-        mean, spread = self.net(windows).chunk(2, dim=-1)
+        mean, spread = self.net(windows).float().chunk(2, dim=-1)
         std = STD_MIN + (STD_MAX - STD_MIN) * torch.sigmoid(spread + self.std_offset)
         return torch.tanh(mean), std
 
@@ -201,7 +229,7 @@ class _Critic(nn.Module):
     def forward(self, windows: Tensor, actions: Tensor) -> Tensor:
         # (B, H) + (N, B, H): the window product is computed once, whatever N is.
         first = self.window(windows) + self.action(actions)
-        return self.value(self.trunk(first)).squeeze(-1)
+        return self.value(self.trunk(first)).squeeze(-1).float()
 
 
 class QEnsemble(nn.Module):

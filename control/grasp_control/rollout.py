@@ -13,6 +13,9 @@ import numpy as np
 
 from grasp_control.memory.window import ShortTermMemory, episode_windows
 from grasp_control.types import Trajectory
+from grasp_sim.contract import OBSERVATION_NAMES
+
+_FORCE = OBSERVATION_NAMES.index("gripper_force")
 
 
 class Act(Protocol):
@@ -54,8 +57,7 @@ def rollout(
     *,
     seed: int,
     max_steps: int | None = None,
-    noise: float = 0.0,
-    rng: np.random.Generator | None = None,
+    noise: np.ndarray | None = None,
     on_step: Callable[[], None] | None = None,
 ) -> Rollout:
     """Run one episode.
@@ -66,8 +68,7 @@ def rollout(
         short_term: the window the policy's input is made from; reset here.
         seed: fixes the episode's initial state.
         max_steps: cut the episode there as if at a time-out; None runs to the environment's own end.
-        noise: standard deviation of Gaussian noise added to the intended action.
-        rng: draws the noise; needed when `noise` > 0.
+        noise: (at least T, A), added to the intended actions step by step.
         on_step: called after every step.
     """
     observation, _ = env.reset(seed=seed)
@@ -77,10 +78,7 @@ def rollout(
     terminated = truncated = success = faulty = False
     while not (terminated or truncated):
         intended, gated = act(short_term.policy_input())
-        requested = intended
-        if noise > 0.0:
-            assert rng is not None
-            requested = (intended + noise * rng.standard_normal(intended.shape)).astype(np.float32)
+        requested = intended if noise is None else intended + noise[len(actions)]
         observation, reward, terminated, truncated, info = env.step(requested)
         executed = info["executed_action"]
         short_term.append(executed, observation)
@@ -106,12 +104,14 @@ def rollout(
         drops=int(np.sum(drops)),
         gated_steps=int(np.sum(gates)),
     )
+    observed = np.stack(observations)
     trajectory = Trajectory(
-        windows=episode_windows(np.stack(observations), np.stack(actions), short_term.context),
+        windows=episode_windows(observed, np.stack(actions), short_term.context),
         actions=np.stack(actions),
         intended_actions=np.stack(intentions),
         rewards=np.asarray(rewards, np.float32),
         slips=np.asarray(slips) | np.asarray(drops),
+        forces=observed[1:, _FORCE],
         terminated=terminated,
         success=success,
         demonstration=False,

@@ -82,8 +82,9 @@ def train_in(config: TrainConfig, run: RunFolder, env: gymnasium.Env, episodes: 
     # The folder is this run's: what stands there from before the first checkpoint is done again.
     with MetricsWriter(run.path, resume_step=trainer.env_steps if resuming else -1) as metrics:
         if not resuming:
-            clone(config, trainer)
-            measure(config, trainer, MEASURE_CLONED, "cloned", metrics)
+            if episodes:
+                clone(config, trainer)
+                measure(config, trainer, MEASURE_CLONED, "cloned", metrics)
             trainer.save(checkpoints)
         learn(config, trainer, checkpoints, metrics)
         measure(config, trainer, MEASURE_HYBRID, "hybrid", metrics)

@@ -38,6 +38,8 @@ class Trajectory(NamedTuple):
     """(T,)."""
     slips: np.ndarray
     """(T,) bool: the object slid in the fingers or was dropped during this step."""
+    forces: np.ndarray
+    """(T,) N, contact force on the fingers after each step."""
     terminated: bool
     """The episode ended in a terminal state; false at a time-out, where values are bootstrapped."""
     success: bool
@@ -65,6 +67,8 @@ class MemoryBatch(NamedTuple):
     """(B, W), the policy input m <= n steps later."""
     returns_to_go: np.ndarray
     """(B,), discounted return from this step to the end of the stored episode."""
+    peak_forces: np.ndarray
+    """(B,) N, largest contact force within the same up to n steps."""
     successes: np.ndarray
     """(B,) bool: the row's episode succeeded."""
     sources: np.ndarray
@@ -80,10 +84,15 @@ class Retrieved(NamedTuple):
     """(Q, K) int64; -1 where there is no neighbour."""
     actions: np.ndarray
     """(Q, K, A), the neighbours' intended actions; zeros where `valid` is false."""
+    returns: np.ndarray
+    """(Q, K), the neighbours' returns-to-go; zeros where `valid` is false."""
     distances: np.ndarray
     """(Q, K), Euclidean in the embedding; inf where `valid` is false."""
     valid: np.ndarray
     """(Q, K) bool."""
+    support: np.ndarray
+    """(Q, K), 0 to 1: how much the successes near the query speak for the action against the slips there;
+    zeros where `valid` is false."""
 
     @classmethod
     def nothing(cls, queries: int, neighbours: int, action_dim: int) -> Retrieved:
@@ -92,6 +101,8 @@ class Retrieved(NamedTuple):
         return cls(
             np.full(shape, -1, np.int64),
             np.zeros((*shape, action_dim), np.float32),
+            np.zeros(shape, np.float32),
             np.full(shape, np.inf, np.float32),
             np.zeros(shape, np.bool_),
+            np.zeros(shape, np.float32),
         )

@@ -41,6 +41,7 @@ def trajectory(steps: int, value: float, *, terminated: bool = True) -> Trajecto
         intended_actions=actions,
         rewards=rewards,
         slips=np.zeros(steps, np.bool_),
+        forces=np.zeros(steps, np.float32),
         terminated=terminated,
         success=terminated,
         demonstration=True,

@@ -88,7 +88,7 @@ def candidates(samples: int, retrieved: list[list[bool]]) -> torch.Tensor:
 
 def test_prior_shares_the_policys_and_the_memorys_mass_evenly():
     valid = candidates(8, [[True], [False], [True], [False]])
-    log_prior = mpo.candidate_log_prior(valid, samples=8, memory_share=0.3)
+    log_prior = mpo.candidate_log_prior(valid[8:].float(), samples=8, memory_share=0.3)
     draw, neighbour = math.log(0.7 / 8), math.log(0.3 / 2)
     expected = [draw] * 8 + [neighbour, -math.inf, neighbour, -math.inf]
     assert log_prior[:, 0].tolist() == pytest.approx(expected)
@@ -96,7 +96,7 @@ def test_prior_shares_the_policys_and_the_memorys_mass_evenly():
 
 def test_prior_without_neighbours_is_the_policy():
     valid = candidates(5, [[False, True], [False, False]])
-    log_prior = mpo.candidate_log_prior(valid, samples=5, memory_share=0.3)
+    log_prior = mpo.candidate_log_prior(valid[5:].float(), samples=5, memory_share=0.3)
     assert log_prior[:, 0].tolist() == pytest.approx([math.log(1 / 5)] * 5 + [-math.inf] * 2)
     assert log_prior[5, 1].item() == pytest.approx(math.log(0.3))
 
@@ -106,7 +106,7 @@ def test_prior_of_every_state_sums_to_one(share):
     generator = torch.Generator().manual_seed(1)
     neighbours = torch.rand((4, 50), generator=generator) < 0.4
     valid = candidates(8, neighbours.tolist())
-    log_prior = mpo.candidate_log_prior(valid, samples=8, memory_share=share)
+    log_prior = mpo.candidate_log_prior(valid[8:].float(), samples=8, memory_share=share)
     assert log_prior.shape == (12, 50)
     assert log_prior.exp().sum(dim=0).tolist() == pytest.approx([1.0] * 50)
     assert torch.isinf(log_prior[~valid]).all()
@@ -117,7 +117,7 @@ def test_prior_of_every_state_sums_to_one(share):
 def test_a_much_better_retrieved_action_gains_weight_however_unlikely_the_policy_was_to_draw_it():
     """The E-step under the policy alone gives an action that it never draws no weight at all."""
     valid = candidates(8, [[True], [False]])
-    log_prior = mpo.candidate_log_prior(valid, samples=8, memory_share=0.3)
+    log_prior = mpo.candidate_log_prior(valid[8:].float(), samples=8, memory_share=0.3)
     q = torch.zeros((10, 1))
     q[8] = 1.0
     q[9] = 100.0  # not there, whatever its value

@@ -116,15 +116,15 @@ def test_executed_and_intended_actions_are_both_stored():
 
 
 def test_noise_changes_what_is_sent_and_leaves_the_intention():
-    def run(seed: int, noise: float):
+    def run(seed: int, scale: float):
         env, policy = FakeEnv(horizon=200), Policy()
-        rng = np.random.default_rng(seed)
+        noise = scale * np.random.default_rng(seed).standard_normal((200, ACTION_DIM)).astype(np.float32)
 
         def still(window: np.ndarray) -> tuple[np.ndarray, bool]:
             policy(window)
             return np.full(ACTION_DIM, 0.1, np.float32), False
 
-        return env, rollout(env, still, short_term(), seed=0, noise=noise, rng=rng).trajectory
+        return env, rollout(env, still, short_term(), seed=0, noise=noise).trajectory
 
     env, noisy = run(1, 0.2)
     np.testing.assert_array_equal(noisy.intended_actions, np.full((200, ACTION_DIM), 0.1, np.float32))

@@ -32,6 +32,7 @@ def batch(rows: int = ROWS) -> MemoryBatch:
         discounts=np.full(rows, 0.9, np.float32),
         bootstrap_windows=rng.normal(size=(rows, W)).astype(np.float32),
         returns_to_go=rng.normal(size=rows).astype(np.float32),
+        peak_forces=np.zeros(rows, np.float32),
         successes=np.ones(rows, bool),
         sources=np.ones(rows, np.int8),
         weights=np.ones(rows, np.float32),

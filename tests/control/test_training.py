@@ -77,10 +77,10 @@ def demonstration(seed: int) -> tuple[Trajectory, np.ndarray]:
         rewards.append(reward)
         done = terminated or truncated
     windows = episode_windows(np.stack(observations), np.stack(actions), CONTEXT)
-    none = np.zeros(len(actions), bool)
+    none, forces = np.zeros(len(actions), bool), np.zeros(len(actions), np.float32)
     stacked = np.stack(actions)
     trajectory = Trajectory(
-        windows, stacked, stacked, np.asarray(rewards, np.float32), none, terminated, terminated, True, none
+        windows, stacked, stacked, np.asarray(rewards, np.float32), none, forces, terminated, terminated, True, none
     )
     return trajectory, np.stack(observations)
 
@@ -275,7 +275,8 @@ def test_a_network_of_nans_ends_the_training_with_what_to_do():
     ):
         trainer.learn()
     with torch.no_grad():
-        next(trainer.agent.networks.average_policy.parameters()).fill_(torch.nan)
+        for parameter in trainer.agent.networks.average_policy.parameters():
+            parameter.fill_(torch.nan)
     with pytest.raises(UserError, match=r"diverged .*actions are not finite"):
         trainer.sample_episode()
 

@@ -123,8 +123,7 @@ class Cell:
             "evaluation_episodes": self.episodes,
             "video": False,
         }
-        if self.demos:
-            asked["demos.episodes"] = self.demos
+        asked["demos.episodes"] = self.demos
         if self.method == "empo2":
             # What is measured is the hybrid policy: all steps are for training, none for distillation.
             asked |= {"env_steps": self.env_steps, "distill.env_steps": 0}
@@ -154,7 +153,8 @@ def _train_empo2(cell: Cell) -> None:
     env = registry.make(**vars(config.env), seed=config.seed)
     run = RunFolder(config)
     with run.begin():
-        trainer = make_trainer(config, env, load_demonstrations(config, run, env, RECORD))
+        episodes = load_demonstrations(config, run, env, RECORD)
+        trainer = make_trainer(config, env, episodes)
         checkpoints = CheckpointStore(run.checkpoints)
         resuming = bool(checkpoints.steps())
         if resuming:
@@ -162,8 +162,9 @@ def _train_empo2(cell: Cell) -> None:
         resume_step = trainer.env_steps if resuming else -1
         with CellMetrics(cell, run.path, resume_step=resume_step) as metrics:
             if not resuming:
-                clone(config, trainer)
-                measure(config, trainer, MEASURE_CLONED, "cloned", metrics)
+                if episodes:
+                    clone(config, trainer)
+                    measure(config, trainer, MEASURE_CLONED, "cloned", metrics)
                 trainer.save(checkpoints)
             learn(config, trainer, checkpoints, metrics)
             measure(config, trainer, MEASURE_HYBRID, "hybrid", metrics)

@@ -69,7 +69,7 @@ def trajectories(kind: str, episodes: int, rng: np.random.Generator) -> list[Tra
     slips = rng.random((episodes, STEPS)) < 0.02
     rewards = np.zeros((episodes, STEPS), np.float32)
     rewards[success, -1] = 1.0
-    gated = np.zeros(STEPS, np.bool_)
+    gated, forces = np.zeros(STEPS, np.bool_), np.zeros(STEPS, np.float32)
     return [
         Trajectory(
             inputs[e],
@@ -77,6 +77,7 @@ def trajectories(kind: str, episodes: int, rng: np.random.Generator) -> list[Tra
             actions[e],
             rewards[e],
             slips[e],
+            forces,
             bool(success[e]),
             bool(success[e]),
             bool(demonstration[e]),

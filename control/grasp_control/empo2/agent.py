@@ -7,6 +7,7 @@ Shapes: B batch, S improvement states, N samples, K retrieved, M members, W poli
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -17,10 +18,12 @@ from grasp_control.checkpoint import Restorable
 from grasp_control.empo2 import critics, mpo
 from grasp_control.empo2.config import EMPO2Config
 from grasp_control.empo2.exploration import choose
+from grasp_control.empo2.risk import GraspRisk
+from grasp_control.empo2.rnd import RandomNetwork
 from grasp_control.empo2.schedules import cosine, linear
 from grasp_control.memory.long_term import LongTermMemory
 from grasp_control.networks import Normaliser, PolicyEnsemble, QEnsemble, track
-from grasp_control.types import MemoryBatch, Retrieved
+from grasp_control.types import MemoryBatch, Retrieved, Source
 
 Stats = dict[str, float]
 
@@ -45,6 +48,8 @@ class _Networks:
     target_conservative: QEnsemble
     exploratory: QEnsemble
     target_exploratory: QEnsemble
+    risk: GraspRisk
+    rnd: RandomNetwork
 
 
 class Agent:
@@ -58,6 +63,7 @@ class Agent:
         *,
         generator: torch.Generator,
         total_updates: int,
+        force_limit: float = math.inf,
     ) -> None:
         """Build fresh networks from `generator`, which also draws every later sample.
 
@@ -67,6 +73,7 @@ class Agent:
             action_dim: A.
             generator: the agent's only source of randomness.
             total_updates: number of `update` calls in the whole run, the end of every schedule.
+            force_limit: N, contact force from which the policy is constrained (E15).
         """
         self.config = config
         self.normaliser = normaliser
@@ -75,6 +82,10 @@ class Agent:
         self.updates = 0
         self.lambda_factor = 1.0
         """Factor on the KL coefficient, raised while the policy is to stay close to where it is (E13)."""
+        self.participation = 1.0
+        """Of the memory in acting and learning, 0 to 1 (E10)."""
+        self.very_sparse = 0.0
+        """How much the means for very sparse rewards are used, 0 to 1 (E14)."""
         width, hidden = normaliser.mean.shape[0], (config.hidden_width, config.hidden_width)
 
         def policy() -> PolicyEnsemble:
@@ -84,7 +95,15 @@ class Agent:
             return QEnsemble(width, action_dim, config.critics, generator, hidden)
 
         self.networks = _Networks(
-            policy(), policy(), policy(), ensemble(), ensemble(), ensemble(), ensemble()
+            policy(),
+            policy(),
+            policy(),
+            ensemble(),
+            ensemble(),
+            ensemble(),
+            ensemble(),
+            GraspRisk(width, action_dim, generator, force_limit=force_limit),
+            RandomNetwork(width, generator),
         )
         n = self.networks
         for target, online in (
@@ -103,6 +122,8 @@ class Agent:
             config.learning_rate,
             weight_decay=1e-4,
         )
+        self.risk_optimizer = torch.optim.AdamW(n.risk.parameters(), config.learning_rate)
+        self.rnd_optimizer = torch.optim.AdamW(n.rnd.predictor.parameters(), config.learning_rate)
 
     # --- schedules -------------------------------------------------------------------------------
 
@@ -142,12 +163,16 @@ class Agent:
             nothing = np.zeros(len(windows), dtype=bool)
             return Decision(base.numpy(), nothing, nothing)
         found = memory.retrieve(windows, self.config.neighbours)
-        retrieved = torch.from_numpy(found.actions).transpose(0, 1)
-        candidates = torch.cat([base[None], means, retrieved])
+        candidates = torch.cat([base[None], means, torch.from_numpy(found.actions).transpose(0, 1)])
         valid = torch.ones(candidates.shape[:2], dtype=torch.bool)
-        valid[1 + len(means) :] = torch.from_numpy(found.valid).T
-        conservative = self.networks.conservative(states, candidates)
-        exploratory = self.networks.exploratory(states, candidates)
+        valid[1 + len(means) :] = torch.from_numpy(found.support >= 0.5).T
+        if self.participation < 1.0:
+            asked = torch.rand(len(windows), generator=self.generator) < self.participation
+            valid[1 + len(means) :] &= asked
+        risk = self.networks.risk(states, candidates)
+        price = self.config.slip_penalty * risk.slip + self.networks.risk.multiplier * risk.excess
+        conservative = self.networks.conservative(states, candidates) - price
+        exploratory = self.networks.exploratory(states, candidates) - price
         blended = critics.blend(conservative, exploratory, self.eta)
         index = choose(conservative, blended, valid, margin=self.config.advantage_margin)
         chosen = candidates[index, torch.arange(len(windows))]
@@ -172,18 +197,25 @@ class Agent:
         n.target_policy.load_state_dict(n.policy.state_dict())
         return float(loss.detach())
 
-    def update(self, batch: MemoryBatch, successes: MemoryBatch, memory: LongTermMemory) -> Stats:
+    def update(
+        self, batch: MemoryBatch, successes: MemoryBatch | None, fresh: np.ndarray, memory: LongTermMemory
+    ) -> Stats:
         """One learner step: critics, policy, targets, priorities.
 
         Args:
             batch: prioritised sample; the critics and the E-step learn from it.
-            successes: uniform sample of successful episodes, imitated as the memory stratum (E9).
+            successes: uniform sample of successful episodes, imitated as the memory stratum (E9); None while
+                there are none.
+            fresh: (F, W) windows of the latest episodes, the states of the fresh stratum (E9).
             memory: retrieved from, and given the new TD errors.
         """
         self._set_learning_rate()
-        stats, td_errors = self._update_critics(batch, memory)
-        memory.update_scores(batch.ids, td_errors)
-        stats |= self._update_policy(batch, successes, memory)
+        with torch.autocast("cpu", torch.bfloat16, enabled=self.config.precision == "bf16"):
+            stats, td_errors = self._update_critics(batch, memory)
+            bonus = self._update_rnd(batch)
+            stats |= self._update_risk(batch)
+            stats |= self._update_policy(batch, successes, fresh, memory)
+        memory.update_scores(batch.ids, td_errors, bonus)
         n, rate = self.networks, self.config.target_rate
         for target, online, speed in (
             (n.target_conservative, n.conservative, rate),
@@ -193,7 +225,12 @@ class Agent:
         ):
             track(target.parameters(), online.parameters(), speed)
         self.updates += 1
-        return stats | {"eta": self.eta, "kl_lambda": self.kl_lambda}
+        return stats | {
+            "eta": self.eta,
+            "kl_lambda": self.kl_lambda,
+            "participation": self.participation,
+            "rnd_bonus": 0.0 if bonus is None else float(bonus.mean()),
+        }
 
     def _update_critics(self, batch: MemoryBatch, memory: LongTermMemory) -> tuple[Stats, np.ndarray]:
         n = self.networks
@@ -208,6 +245,11 @@ class Agent:
             drawn = n.target_policy.sample_member(member, next_states, self.generator)
             found = memory.retrieve(batch.bootstrap_windows, self.config.target_neighbours, patient=True)
             candidates, valid = _with_retrieved(drawn, found)
+            if self.very_sparse > 0.0:
+                here = memory.retrieve(batch.windows, 1, patient=True)
+                potential, next_potential = self._potential(here), self._potential(found)
+                rewards = rewards + discounts * next_potential - potential
+                returns = returns - potential
             conservative = critics.conservative_targets(
                 rewards, discounts, n.target_conservative(next_states, candidates[0]), returns
             )
@@ -221,20 +263,60 @@ class Agent:
         self.critic_optimizer.step()
         return stats | {"q_exploratory": stats_e["q_mean"]}, td_errors.numpy()
 
-    def _update_policy(self, batch: MemoryBatch, successes: MemoryBatch, memory: LongTermMemory) -> Stats:
+    def _potential(self, found: Retrieved) -> torch.Tensor:
+        """Likeness to successful trajectories (B,), the return-to-go of the nearest one where it is near.
+
+        Its change from a step to the next is added to the reward of the critics while rewards are very sparse
+        (E14). A difference of potentials leaves the best policy what it is (Ng et al. 1999): loitering near
+        a success earns nothing.
+        """
+        near = np.exp(-0.5 * np.square(found.distances[:, 0] / self.config.similarity_reach))
+        weight = self.very_sparse * self.config.similarity_weight
+        return torch.from_numpy((weight * near * found.returns[:, 0]).astype(np.float32))
+
+    def _update_rnd(self, batch: MemoryBatch) -> np.ndarray | None:
+        """Train the predictor and return the bonus (B,) in the units of the score; None where unwanted."""
+        weight = self.very_sparse * self.config.rnd_weight
+        if weight == 0.0:
+            return None
+        errors = self.networks.rnd(self.normaliser(torch.from_numpy(batch.windows)))
+        self.rnd_optimizer.zero_grad(set_to_none=True)
+        errors.mean().backward()
+        self.rnd_optimizer.step()
+        return (weight * self.networks.rnd.bonus(errors.detach())).numpy()
+
+    def _update_risk(self, batch: MemoryBatch) -> Stats:
+        risk = self.networks.risk
+        slips = torch.from_numpy((batch.sources == Source.SLIP).astype(np.float32))
+        states = self.normaliser(torch.from_numpy(batch.windows))
+        loss = risk.loss(states, torch.from_numpy(batch.actions), slips, torch.from_numpy(batch.peak_forces))
+        self.risk_optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        self.risk_optimizer.step()
+        return {"risk_loss": float(loss.detach())}
+
+    def _update_policy(
+        self, batch: MemoryBatch, successes: MemoryBatch | None, fresh: np.ndarray, memory: LongTermMemory
+    ) -> Stats:
         n, config = self.networks, self.config
-        raw = batch.windows[: config.improvement_batch]
+        raw = np.concatenate([batch.windows[: config.improvement_batch - len(fresh)], fresh])
         states = self.normaliser(torch.from_numpy(raw))
         with torch.no_grad():
             target = mpo.Gaussian(*n.target_policy(states))
             drawn = n.target_policy.sample(states, self.generator, config.improvement_samples)
-            candidates, valid = _with_retrieved(drawn, memory.retrieve(raw, config.neighbours, patient=True))
-            log_prior = mpo.candidate_log_prior(valid, len(drawn), config.retrieval_share)
+            found = memory.retrieve(raw, config.neighbours, patient=True)
+            candidates, _ = _with_retrieved(drawn, found)
+            support, share = torch.from_numpy(found.support).T, config.retrieval_share * self.participation
+            log_prior = mpo.candidate_log_prior(support, len(drawn), share)
             q = critics.blend(
                 n.target_conservative(states, candidates), n.target_exploratory(states, candidates), self.eta
             )
+            excess = n.risk(states, candidates).excess if n.risk.constrained else torch.zeros_like(q)
+            q = q - n.risk.multiplier * excess
             temperature = mpo.solve_temperature(q, log_prior, config.epsilon)
             weights = mpo.improvement_weights(q, log_prior, temperature)
+            drawn_excess = float(excess[: len(drawn)].mean())
+            n.risk.tighten(drawn_excess, config.force_budget, config.force_rate)
         improvement, stats = mpo.mpo_loss(
             mpo.Gaussian(*n.policy(states)),
             target,
@@ -243,37 +325,52 @@ class Agent:
             kl_mean=self.kl_lambda,
             kl_std=self.kl_lambda * config.std_penalty_ratio,
         )
-        imitation, kept = self._memory_stratum(successes)
-        share = linear(config.memory_share_start, config.memory_share_end, self.progress)
-        self._step_policy((1.0 - share) * improvement + share * imitation)
-        return stats | {
-            "imitation_loss": float(imitation.detach()),
-            "imitation_kept": kept,
+        share, loss = 0.0, improvement
+        imitated = {"imitation_loss": 0.0, "imitation_kept": 0.0, "memory_mass": 0.0}
+        if successes is not None:
+            imitation, imitated = self._memory_stratum(successes)
+            scheduled = linear(config.memory_share_start, config.memory_share_end, self.progress)
+            share = self.participation * min(scheduled, max(imitated["memory_mass"], config.memory_share_floor))
+            loss = (1.0 - share) * improvement + share * imitation
+        self._step_policy(loss)
+        return stats | imitated | {
             "temperature": float(temperature),
             "retrieved_mass": float(weights[len(drawn) :].sum(dim=0).mean()),
+            "retrieved_support": float(found.support.mean()),
             "memory_share": share,
+            "force_excess": drawn_excess,
+            "force_multiplier": float(n.risk.multiplier),
         }
 
-    def _memory_stratum(self, successes: MemoryBatch) -> tuple[torch.Tensor, float]:
+    def _memory_stratum(self, successes: MemoryBatch) -> tuple[torch.Tensor, Stats]:
         """Imitate successful episodes, but not the steps that the critics call worse than the policy's own.
 
         A success holds poor steps too. Each is weighted min(1, exp(A / beta)), A its advantage over the
         target policy's mean (critic-regularised regression, Wang et al. 2020, never above 1 so that an
-        overestimated step cannot take over). Returns the loss and the mean weight.
+        overestimated step cannot take over). Also returns the mean weight and the policy's mass on the rows:
+        how nearly it does what they did, by a Gaussian kernel as wide as imitation is (E9).
         """
         n = self.networks
         windows = self.normaliser(torch.from_numpy(successes.windows))
         actions = torch.from_numpy(successes.intended_actions)
         weights = torch.ones(len(actions))
-        if self.updates >= self.config.choice_after_updates:
-            with torch.no_grad():
-                mean, _ = n.target_policy(windows)
-                pair = torch.stack([actions, mean.mean(dim=0)])
+        with torch.no_grad():
+            mean = n.target_policy(windows)[0].mean(dim=0)
+            errors = ((actions - mean) / self.config.imitation_std).square().mean(dim=-1)
+            mass = float((-0.5 * errors).exp().mean())
+            if self.updates >= self.config.choice_after_updates:
+                pair = torch.stack([actions, mean])
                 q = critics.blend(
                     n.target_conservative(windows, pair), n.target_exploratory(windows, pair), self.eta
                 )
                 weights = ((q[0] - q[1]) / self.config.advantage_scale).clamp(max=0.0).exp()
-        return self._imitation_loss(windows, actions, weights), float(weights.mean())
+        loss = self._imitation_loss(windows, actions, weights)
+        stats = {
+            "imitation_loss": float(loss.detach()),
+            "imitation_kept": float(weights.mean()),
+            "memory_mass": mass,
+        }
+        return loss, stats
 
     def _imitation_loss(
         self, states: torch.Tensor, actions: torch.Tensor, weights: torch.Tensor
@@ -295,7 +392,7 @@ class Agent:
 
     def _set_learning_rate(self) -> None:
         rate = cosine(self.config.learning_rate, self.config.final_learning_rate, self.progress)
-        for optimizer in (self.policy_optimizer, self.critic_optimizer):
+        for optimizer in (self.policy_optimizer, self.critic_optimizer, self.risk_optimizer):
             for group in optimizer.param_groups:
                 group["lr"] = rate
 
@@ -307,6 +404,8 @@ class Agent:
             **vars(self.networks),
             "policy_optimizer": self.policy_optimizer,
             "critic_optimizer": self.critic_optimizer,
+            "risk_optimizer": self.risk_optimizer,
+            "rnd_optimizer": self.rnd_optimizer,
         }
 
     def parts(self) -> dict[str, Restorable]:

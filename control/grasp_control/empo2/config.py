@@ -6,8 +6,9 @@ import math
 from dataclasses import dataclass, field
 
 from grasp_control.empo2.curriculum import CurriculumConfig
+from grasp_control.empo2.gate import GateConfig
 from grasp_control.empo2.safeguards import SafeguardsConfig
-from grasp_sim.cli import require_at_most
+from grasp_sim.cli import require_at_most, require_choice
 
 MAX_BATCH = 1_000_000
 
@@ -49,6 +50,8 @@ class EMPO2Config:
     """Rows per cloning update, shared out among the actors."""
     symmetry_angle: float = 0.5
     """rad; imitated rows are turned about the vertical axis by up to this angle. 0 switches it off."""
+    precision: str = "fp32"
+    """Of the learner's matrix products: 'fp32', or 'bf16', which takes less time on processors with it."""
     hidden_width: int = 256
     """Width of both hidden layers, actor and critics."""
     actors: int = 4
@@ -79,6 +82,8 @@ class EMPO2Config:
     """E-step bound in nats on the improved distribution's KL from the target policy [E8]."""
     improvement_batch: int = 256
     """States per E-step, the first of the batch."""
+    fresh_share: float = 0.5
+    """Share of these states that comes from the latest episodes, the fresh stratum [E9]."""
     improvement_samples: int = 2
     """Actions drawn from each actor of the target policy per state in the E-step."""
     neighbours: int = 4
@@ -94,10 +99,14 @@ class EMPO2Config:
     """Weight of the memory stratum (imitating successful rows) in the policy loss, at the start [E9]."""
     memory_share_end: float = 0.5
     """The same at the end [E9]."""
+    memory_share_floor: float = 0.1
+    """Below the schedule, the weight is the policy's mass on the successful rows, but at least this [E9, M2]."""
     imitation_std: float = 0.2
     """Width, in action units, of the likelihood under which successful rows are imitated."""
     exploration_noise: float = 0.4
     """Standard deviation, in action units, added to the intended action while training."""
+    noise_exponent: float = 0.0
+    """Colour of that noise: 0 is white, 1 is pink, which finds a grasp without demonstrations."""
     training_horizon: int = 70
     """Policy steps after which a training episode is cut as at a time-out (values are bootstrapped): a grasp
     takes about 40, and what has failed by then only uses up the step budget."""
@@ -107,6 +116,21 @@ class EMPO2Config:
     """Smallest advantage on which all critics must agree before the policy's action is left [E10]."""
     choice_after_updates: int = 1000
     """Updates before the critics choose: an immature critic harms."""
+    slip_penalty: float = 0.1
+    """Return that an action's probability of a slip costs it where candidates are chosen [E15]."""
+    force_safe_share: float = 0.75
+    """Share of the force from which the task's objects break that is safe [E15]."""
+    force_budget: float = 0.01
+    """Mean excess over the safe force, as a share of it, that the policy may have [E15]."""
+    force_rate: float = 0.01
+    """Step size of the force constraint's multiplier per update [E15]."""
+    rnd_weight: float = 0.6
+    """Weight of the newness of a row in its score while rewards are very sparse [E14]."""
+    similarity_weight: float = 1.0
+    """Weight of the likeness to successful trajectories while rewards are very sparse [E14]."""
+    similarity_reach: float = 4.0
+    """Distance in the embedding at which the likeness has fallen to 0.6."""
+    gate: GateConfig = field(default_factory=GateConfig)
     safeguards: SafeguardsConfig = field(default_factory=SafeguardsConfig)
     curriculum: CurriculumConfig = field(default_factory=CurriculumConfig)
 
@@ -155,10 +179,24 @@ class EMPO2Config:
             "lambda_start",
             "lambda_end",
             "std_penalty_ratio",
+            "force_safe_share",
+            "similarity_reach",
         ):
             if not 0 < getattr(self, name) < math.inf:
                 raise ValueError(f"algo.{name}={getattr(self, name)} must be positive.")
-        for name in ("exploration_noise", "advantage_margin", "symmetry_angle", "choice_after_updates"):
+        require_choice("algo.precision", self.precision, ["fp32", "bf16"])
+        for name in (
+            "exploration_noise",
+            "noise_exponent",
+            "advantage_margin",
+            "symmetry_angle",
+            "choice_after_updates",
+            "slip_penalty",
+            "force_budget",
+            "force_rate",
+            "rnd_weight",
+            "similarity_weight",
+        ):
             if not 0 <= getattr(self, name) < math.inf:
                 raise ValueError(f"algo.{name}={getattr(self, name)} must not be negative.")
         for name in (
@@ -166,6 +204,8 @@ class EMPO2Config:
             "eta_end",
             "memory_share_start",
             "memory_share_end",
+            "memory_share_floor",
+            "fresh_share",
             "target_rate",
             "average_rate",
             "hard_start_share",

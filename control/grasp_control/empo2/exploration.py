@@ -1,11 +1,33 @@
-"""Which action to take among the policy's and the memory's candidates (E10).
+"""What is tried in training: noise on the policy's actions, and candidates from the memory (E10).
 
-Shapes: M ensemble members, C candidates, B windows.
+Shapes: M ensemble members, C candidates, B windows, T steps, A action dimension.
 """
 
 from __future__ import annotations
 
+import numpy as np
 import torch
+
+
+def coloured_noise(steps: int, action_dim: int, exponent: float, rng: np.random.Generator) -> np.ndarray:
+    """Gaussian noise (T, A) of unit variance whose power falls with frequency as f^-exponent.
+
+    0 is white: every step by itself, so that a sequence of steps goes nowhere. 1 is pink, half way to a
+    random walk: some of it lasts a whole episode, which is what finds a grasp without a demonstration
+    (Eberhard et al., Pink Noise Is All You Need, 2023). Made in the frequency domain (Timmer & Koenig 1995).
+    """
+    if exponent == 0.0:
+        return rng.standard_normal((steps, action_dim)).astype(np.float32)
+    count = 2 * (max(steps, 2) // 2 + 1)  # the end does not join on to the beginning
+    frequencies = np.fft.rfftfreq(count)
+    frequencies[0] = frequencies[1]
+    scale = frequencies ** (-exponent / 2.0)
+    parts = rng.standard_normal((2, len(scale), action_dim)) * scale[:, None]
+    parts[1, [0, -1]] = 0.0  # of a real signal the mean and the highest frequency are real
+    parts[0, [0, -1]] *= np.sqrt(2.0)
+    power = 2.0 * np.sum(scale**2) * 2.0 - 2.0 * (scale[0] ** 2 + scale[-1] ** 2)
+    series = np.fft.irfft(parts[0] + 1j * parts[1], count, axis=0) * count / np.sqrt(power)
+    return series[:steps].astype(np.float32)
 
 
 def choose(

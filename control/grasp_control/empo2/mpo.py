@@ -30,28 +30,27 @@ def log_density(actions: torch.Tensor, policy: Gaussian) -> torch.Tensor:
     return (-0.5 * z.square() - policy.std.log() - 0.5 * _LOG_2PI).sum(dim=-1)
 
 
-def candidate_log_prior(valid: torch.Tensor, samples: int, memory_share: float) -> torch.Tensor:
-    """Log prior of N candidates: the policy mixed with the memory.
+def candidate_log_prior(support: torch.Tensor, samples: int, memory_share: float) -> torch.Tensor:
+    """Log prior of N candidates, first `samples` draws from the policy, then K from the memory.
 
     The improved distribution is q(a) ~ prior(a) exp(Q / T). Under the policy alone, an action that it would
     hardly draw (open instead of closed) can never gain weight, however much better it is. So the prior is a
     mixture: 1 - `memory_share` spread over the draws from the policy, `memory_share` over the actions
-    retrieved for the same situation. Where nothing was retrieved the prior is the policy.
+    retrieved for the same situation. Where nothing was retrieved the prior is the policy, and mass that a
+    retrieved action lacks for want of support goes back to the policy.
 
     Args:
-        valid: (N, B) bool; the first `samples` candidates are draws from the policy and always valid.
+        support: (K, B), 0 to 1: what the evidence for a retrieved action is worth; 0 where it does not exist.
         samples: number of draws from the policy.
         memory_share: in [0, 1).
 
     Returns:
-        (N, B), each column's probabilities summing to 1; minus infinity where not valid.
+        (samples + K, B), each column's probabilities summing to 1; minus infinity without support.
     """
-    retrieved = valid[samples:].sum(dim=0)
-    share = torch.where(retrieved > 0, memory_share, 0.0)
-    prior = torch.empty(valid.shape)
-    prior[:samples] = (1.0 - share) / samples
-    prior[samples:] = valid[samples:] * share / retrieved.clamp(min=1)
-    return prior.log()
+    retrieved = (support > 0).sum(dim=0)
+    remembered = support * memory_share / retrieved.clamp(min=1)
+    drawn = (1.0 - remembered.sum(dim=0)) / samples
+    return torch.cat([drawn.expand(samples, -1), remembered]).log()
 
 
 def solve_temperature(

@@ -46,6 +46,11 @@ class MemoryConfig:
     """Weight of the trajectory's novelty in the score [E3]; 0 leaves surprise alone."""
     slip_lookback: int = 5
     """Steps before a slip that are tagged as slip rows with it."""
+    slip_repulsion: float = 0.5
+    """Distance, in action units, within which what led to a slip speaks against retrieved actions where it
+    happened [E15]; 0 leaves it out."""
+    fresh_episodes: int = 20
+    """Latest episodes that make up the fresh stratum [E9]."""
     embedding_dim: int = 64
     """Dimensions of the trajectory feature z, 64-128."""
     exact_below: int = 20_000
@@ -70,11 +75,11 @@ class MemoryConfig:
             )
         if not MIN_DIM <= self.embedding_dim <= MAX_DIM:
             raise ValueError(f"memory.embedding_dim {self.embedding_dim} is outside {MIN_DIM}-{MAX_DIM}.")
-        for name in ("n_step", "exact_below", "index_threads"):
+        for name in ("n_step", "exact_below", "index_threads", "fresh_episodes"):
             if getattr(self, name) < 1:
                 raise ValueError(f"memory.{name} must be at least 1, got {getattr(self, name)}.")
         require_at_most(self, _MOST, "memory.")
-        for name in ("novelty_weight", "slip_lookback", "demo_bonus", "alpha"):
+        for name in ("novelty_weight", "slip_lookback", "slip_repulsion", "demo_bonus", "alpha"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise ValueError(f"memory.{name} must be finite and not negative, got {getattr(self, name)}.")
         if not self.deadline_ms > 0:

@@ -20,11 +20,11 @@ from grasp_control.memory.encoder import WindowEncoder
 from grasp_control.memory.eviction import surviving_rows
 from grasp_control.memory.fetch import aligned
 from grasp_control.memory.index import VectorIndex
-from grasp_control.memory.retrieval import GOOD, EmbeddingSpace, answer
+from grasp_control.memory.retrieval import GOOD, EmbeddingSpace, answer, support
 from grasp_control.memory.score import Scorer
 from grasp_control.memory.statistics import MemoryCounters, composition
 from grasp_control.memory.store import RowStore
-from grasp_control.memory.targets import label_sources, n_step_targets, returns_to_go
+from grasp_control.memory.targets import label_sources, n_step_targets, peaks_within, returns_to_go
 from grasp_control.types import MemoryBatch, Retrieved, Source, Trajectory
 
 _FIT_ROWS = 100_000
@@ -63,6 +63,7 @@ class LongTermMemory:
         self.store = RowStore(config.capacity, window_width, action_dim, config.embedding_dim)
         self.rng = rng
         self.clock = clock
+        self._fresh: np.ndarray | None = None
         encoder = WindowEncoder.create(window_width, config.embedding_dim, rng)
         self.space = EmbeddingSpace.empty(encoder, self.store, self.store.embeddings, config, clock)
 
@@ -92,6 +93,7 @@ class LongTermMemory:
                 trajectory.actions,
                 trajectory.intended_actions,
                 trajectory.rewards,
+                trajectory.forces,
             )
         ):
             self.counters.rejected_episodes += 1
@@ -128,6 +130,7 @@ class LongTermMemory:
         self.counters.retrieval_driven += driven
         self.counters.retrieval_hits += driven * trajectory.success
         self.counters.episodes += 1
+        self._fresh = None
         return self.counters.episodes - 1
 
     def sample(self, batch_size: int, rng: np.random.Generator) -> MemoryBatch:
@@ -181,9 +184,21 @@ class LongTermMemory:
         )
         return self._batch(slots, np.ones(batch_size, np.float32))
 
-    def update_scores(self, ids: np.ndarray, td_errors: np.ndarray) -> int:
-        """Score rows (B,) anew by their TD errors (B,). Returns how many: rows evicted since they were drawn
-        and TD errors that are not finite are left out."""
+    def sample_fresh(self, batch_size: int, rng: np.random.Generator) -> np.ndarray:
+        """Windows (B, W) drawn uniformly, with replacement, from the latest `fresh_episodes` episodes: where
+        the present policy leads."""
+        if self._fresh is None:
+            labels = self.store.labels
+            latest = labels["episode"] >= self.counters.episodes - self.config.fresh_episodes
+            self._fresh = np.flatnonzero(latest & (labels["id"] >= 0))
+        if not len(self._fresh):
+            raise ValueError(f"a batch of {batch_size} fresh windows was asked of a memory without any.")
+        return self.store.rows[_uniform(self._fresh, batch_size, rng), self.store.window]
+
+    def update_scores(self, ids: np.ndarray, td_errors: np.ndarray, bonus: np.ndarray | None = None) -> int:
+        """Score rows (B,) anew by their TD errors (B,), to which a `bonus` (B,) >= 0 may be added in units of
+        the score (E14). Returns how many: rows evicted since they were drawn and TD errors that are not
+        finite are left out."""
         ids, td_errors = np.asarray(ids), np.asarray(td_errors, np.float32)
         if ids.shape != td_errors.shape:
             raise ValueError(f"ids {ids.shape} and td_errors {td_errors.shape} do not match.")
@@ -193,9 +208,12 @@ class LongTermMemory:
         usable = finite & (slots >= 0)
         if not usable.all():
             slots, td_errors = slots[usable], td_errors[usable]
+            bonus = None if bonus is None else bonus[usable]
         if not len(slots):
             return 0
         td_terms = self.scorer.td_terms(td_errors)
+        if bonus is not None:
+            td_terms += bonus
         scores = td_terms + self.scorer.novelty_terms(self.store.embeddings, slots)
         labels = self.store.labels
         labels["td_term"][slots] = td_terms
@@ -208,11 +226,16 @@ class LongTermMemory:
 
         A query over the deadline is answered with random such rows; one with NaN or infinity with none. A
         `patient` caller waits however long it takes: a learner has no deadline, and what it learns should not
-        depend on how busy the machine is. Without `config.retrieval` every answer is empty.
+        depend on how busy the machine is. Without `config.retrieval` every answer is empty. The slips nearby
+        lower the `support` of actions like theirs (E15).
         """
         if not self.config.retrieval:
             return Retrieved.nothing(len(windows), k, self.action_dim)
-        return self._answer(self.space.successes, GOOD, windows, k, patient)
+        found = self._answer(self.space.successes, GOOD, windows, k, patient)
+        if not (self.config.slip_repulsion and len(self.space.slips)):
+            return found
+        slips = self.retrieve_slips(windows, k, patient=patient)
+        return found._replace(support=support(found, slips, self.config.slip_repulsion))
 
     def retrieve_slips(self, windows: np.ndarray, k: int, *, patient: bool = False) -> Retrieved:
         """As `retrieve`, among slip rows: what to keep away from (E15)."""
@@ -275,6 +298,7 @@ class LongTermMemory:
         Raises MemoryFileError, leaving this memory as it was, if the file is damaged or does not fit.
         """
         persistence.load(self, path)
+        self._fresh = None
 
     def _check_shapes(self, trajectory: Trajectory) -> None:
         steps = len(trajectory.rewards)
@@ -283,6 +307,7 @@ class LongTermMemory:
             "actions": (steps, self.action_dim),
             "intended_actions": (steps, self.action_dim),
             "rewards": (steps,),
+            "forces": (steps,),
             "slips": (steps,),
             "gated": (steps,),
         }
@@ -306,6 +331,7 @@ class LongTermMemory:
         packed[:, store.n_step_reward] = sums
         packed[:, store.discount] = discounts
         packed[:, store.return_to_go] = returns_to_go(rewards, gamma)
+        packed[:, store.peak_force] = peaks_within(trajectory.forces, self.config.n_step)
         store.rows[slots, : store.width] = packed
 
     def _priorities(self, scores: np.ndarray, sources: np.ndarray) -> np.ndarray:
@@ -324,6 +350,7 @@ class LongTermMemory:
             discounts=packed[:, store.discount],
             bootstrap_windows=packed[:, store.bootstrap_window],
             returns_to_go=packed[:, store.return_to_go],
+            peak_forces=packed[:, store.peak_force],
             successes=labels["success"],
             sources=labels["source"],
             weights=weights,
@@ -356,6 +383,7 @@ class LongTermMemory:
             return
         self.space.remove(self.store.labels["id"][slots])
         self.store.release(slots)
+        self._fresh = None
 
 
 def _uniform(slots: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:

@@ -25,7 +25,7 @@ from grasp_sim.errors import UserError
 if TYPE_CHECKING:
     from grasp_control.memory.long_term import LongTermMemory
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 
 class MemoryFileError(UserError):

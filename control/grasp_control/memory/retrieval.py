@@ -101,8 +101,29 @@ def answer(
     # -1 would read the last row: invalid neighbours read row 0 instead, and what was read is blanked.
     actions = store.rows[np.where(valid, slots, 0), store.intended_action]
     actions[~valid] = 0.0
+    returns = np.where(valid, store.rows[np.where(valid, slots, 0), store.return_to_go], np.float32(0.0))
     counters.queries += len(windows)
     counters.rejected_queries += int(np.count_nonzero(~sound))
     counters.fallbacks += int(np.count_nonzero(late))
     counters.empty += int(np.count_nonzero(sound & ~valid.any(axis=1)))
-    return Retrieved(ids, actions, distances, valid)
+    return Retrieved(ids, actions, returns, distances, valid, valid.astype(np.float32))
+
+
+def support(found: Retrieved, slips: Retrieved, width: float) -> np.ndarray:
+    """(Q, K): for each action in `found`, the successes' share of the evidence about it.
+
+    Every neighbour speaks about an action the more, the nearer it is to the query and the nearer its own
+    action is (Gaussian kernels: `width` in action units; the distance's is the query's mean distance to its
+    successes). So what led to a slip in a situation pushes away the actions that resemble it there.
+    """
+    reach = np.where(found.valid, found.distances, 0.0).sum(axis=1)
+    reach = np.maximum(reach / np.maximum(found.valid.sum(axis=1), 1), 1e-6)[:, None]
+
+    def evidence(rows: Retrieved) -> np.ndarray:
+        near = np.exp(-0.5 * np.square(np.where(rows.valid, rows.distances, np.inf) / reach))
+        offsets = found.actions[:, :, None] - rows.actions[:, None]
+        alike = np.exp(-0.5 * np.square(offsets / width).sum(axis=-1))
+        return (alike * near[:, None]).sum(axis=-1)
+
+    good, bad = evidence(found), evidence(slips)
+    return np.where(found.valid, good / np.maximum(good + bad, 1e-12), 0.0).astype(np.float32)

@@ -13,6 +13,9 @@ from grasp_control.memory.long_term import LongTermMemory
 from grasp_control.memory.window import episode_windows
 from grasp_control.types import Trajectory
 from grasp_demos.episode import Episode
+from grasp_sim.contract import OBSERVATION_NAMES
+
+FORCE = OBSERVATION_NAMES.index("gripper_force")
 
 
 def trajectory_from_episode(episode: Episode, context: int) -> Trajectory:
@@ -32,6 +35,7 @@ def trajectory_from_episode(episode: Episode, context: int) -> Trajectory:
         intended_actions=episode.training_actions,
         rewards=episode.rewards,
         slips=episode.slips | episode.drops,
+        forces=episode.observations[1:, FORCE],
         terminated=bool(steps and episode.terminations[-1]),
         success=episode.is_demonstration,
         demonstration=True,

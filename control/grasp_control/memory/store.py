@@ -134,8 +134,9 @@ class RowStore:
         self.bootstrap_window = slice(w, 2 * w)
         self.action = slice(2 * w, 2 * w + a)
         self.intended_action = slice(2 * w + a, 2 * w + 2 * a)
-        self.n_step_reward, self.discount, self.return_to_go = range(2 * w + 2 * a, 2 * w + 2 * a + 3)
-        self.width = 2 * w + 2 * a + 3
+        scalars = range(2 * w + 2 * a, 2 * w + 2 * a + 4)
+        self.n_step_reward, self.discount, self.return_to_go, self.peak_force = scalars
+        self.width = scalars.stop
         self.rows = aligned(capacity, -(-4 * self.width // LINE) * LINE // 4)
         """(N, R): `width` values each, padded to whole cache lines."""
         self.embeddings = aligned(capacity, embedding_dim)

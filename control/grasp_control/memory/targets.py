@@ -31,6 +31,12 @@ def n_step_targets(
     return sums, discounts, ends
 
 
+def peaks_within(values: np.ndarray, n: int) -> np.ndarray:
+    """(T,) largest of the up to n of `values` (T,) from each step on."""
+    ends = np.full(n - 1, -np.inf, values.dtype)
+    return np.lib.stride_tricks.sliding_window_view(np.concatenate([values, ends]), n).max(axis=1)
+
+
 def returns_to_go(rewards: np.ndarray, gamma: float) -> np.ndarray:
     """(T,) discounted sums of (T,) rewards from each step to the end of the episode."""
     returns = np.empty(len(rewards), np.float64)

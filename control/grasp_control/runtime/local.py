@@ -17,6 +17,8 @@ import numpy as np
 from grasp_control.checkpoint import Checkpoint, CheckpointError, CheckpointStore, capture, restore
 from grasp_control.empo2.agent import Agent, Decision, Stats
 from grasp_control.empo2.curriculum import Curriculum
+from grasp_control.empo2.exploration import coloured_noise
+from grasp_control.empo2.gate import MemoryGate
 from grasp_control.empo2.safeguards import Action, Event, Safeguards
 from grasp_control.memory.long_term import LongTermMemory
 from grasp_control.memory.outliers import outlier_ids
@@ -68,6 +70,7 @@ class LocalTrainer:
         self.failed_starts: list[int] = []
         self.safeguards = Safeguards(agent.config.safeguards)
         self.curriculum = Curriculum(agent.config.curriculum)
+        self.gate = MemoryGate(agent.config.gate)
         self._asked: Event | None = None
         self._values = 0.0
         # No episode is shorter than one step, so there are never more than total_steps of them.
@@ -100,6 +103,8 @@ class LocalTrainer:
             self.faulty_episodes += 1
         else:
             self.memory.add(done.trajectory)
+            self.gate.observe(done.trajectory.rewards)
+            self._apply_gate()
         if not (self.repeated or done.faulty):  # repeated starts are hard ones: they are no measure
             self._asked = self.safeguards.observe(done.result.total_reward, self.env_steps)
             if self.curriculum.observe(done.result.success):
@@ -107,6 +112,9 @@ class LocalTrainer:
                 self.safeguards.restart()
             self.agent.lambda_factor = self.safeguards.lambda_factor
         return done.result
+
+    def _apply_gate(self) -> None:
+        self.agent.participation, self.agent.very_sparse = self.gate.participation, self.gate.very_sparse
 
     @contextmanager
     def _as_hard_as_the_curriculum_says(self) -> Iterator[None]:
@@ -158,8 +166,10 @@ class LocalTrainer:
 
     def run_episode(self, start: int, on_step: Callable[[], None] | None = None) -> Rollout:
         """One exploring episode from the seed `start`, cut where the steps run out."""
-
-        member = int(self.rng.integers(self.agent.config.actors))
+        config = self.agent.config
+        steps = min(config.training_horizon, self.total_steps - self.env_steps)
+        member = int(self.rng.integers(config.actors))
+        noise = coloured_noise(steps, self.memory.action_dim, config.noise_exponent, self.rng)
 
         def act(window: np.ndarray) -> tuple[np.ndarray, bool]:
             decision = self._act(window[None], member)
@@ -170,9 +180,8 @@ class LocalTrainer:
             act,
             self.short_term,
             seed=start,
-            max_steps=min(self.agent.config.training_horizon, self.total_steps - self.env_steps),
-            noise=self.agent.config.exploration_noise,
-            rng=self.rng,
+            max_steps=steps,
+            noise=config.exploration_noise * noise,
             on_step=on_step,
         )
 
@@ -201,7 +210,9 @@ class LocalTrainer:
         """One learner update."""
         config = self.agent.config
         batch = self.memory.sample(config.batch_size, self.rng)
-        stats = self.agent.update(batch, self.imitation_batch(config.imitation_batch), self.memory)
+        successes = self.imitation_batch(config.imitation_batch) if self.memory.success_rows else None
+        fresh = self.memory.sample_fresh(int(config.fresh_share * config.improvement_batch), self.rng)
+        stats = self.agent.update(batch, successes, fresh, self.memory)
         wrong = [name for name, value in stats.items() if not math.isfinite(value)]
         if wrong:
             raise self._diverged(f"{', '.join(wrong)} of update {self.agent.updates} are not finite")
@@ -246,6 +257,9 @@ class LocalTrainer:
             "retrieval_fallbacks": self.memory.counters.fallbacks,
             "failed_starts": len(self.failed_starts),
             "difficulty": self.curriculum.share,
+            "reward_density": self.gate.density,
+            "reward_delay": self.gate.delay,
+            "reward_noise": self.gate.noise,
         }
 
     def histogram_rows(self) -> list[dict[str, float]]:
@@ -267,6 +281,7 @@ class LocalTrainer:
             "updates": self.agent.updates,
             "safeguards": self.safeguards.state(),
             "curriculum": self.curriculum.state(),
+            "gate": self.gate.state(),
             "parts": capture({**self.agent.parts(), "rng": self.rng}),
         }
         checkpoints.save(
@@ -285,5 +300,7 @@ class LocalTrainer:
         self.faulty_episodes, self.agent.updates = state["faulty_episodes"], state["updates"]
         self.safeguards.load(state["safeguards"])
         self.curriculum.load(state["curriculum"])
+        self.gate.load(state["gate"])
+        self._apply_gate()
         self.agent.lambda_factor = self.safeguards.lambda_factor
         self.fresh_starts, self.failed_starts = state["fresh_starts"], list(state["failed_starts"])

@@ -33,13 +33,14 @@ def make_episode():
             "intended_actions": rng.uniform(-1, 1, (steps, ACTIONS)),
             "rewards": np.r_[np.zeros(steps - 1), 1.0],
             "slips": np.zeros(steps, np.bool_),
+            "forces": np.zeros(steps),
             "terminated": False,
             "success": False,
             "demonstration": False,
             "gated": np.zeros(steps, np.bool_),
         }
         values = {**defaults, **fields}
-        for name in ("windows", "actions", "intended_actions", "rewards"):
+        for name in ("windows", "actions", "intended_actions", "rewards", "forces"):
             values[name] = np.asarray(values[name], np.float32)
         return Trajectory(**values)
 

@@ -34,7 +34,7 @@ def test_aligned_arrays_begin_with_a_cache_line(shape):
 def test_every_row_of_a_store_begins_a_cache_line_and_is_gathered_without_its_padding():
     rng = np.random.default_rng(0)
     store = RowStore(100, window_width=12, action_dim=3, embedding_dim=64)
-    assert store.width == 2 * 12 + 2 * 3 + 3
+    assert store.width == 2 * 12 + 2 * 3 + 4
     assert store.rows.ctypes.data % LINE == store.rows.strides[0] % LINE == 0
     slots = store.take(100, np.full(100, Source.ONLINE))
     store.rows[slots] = np.nan

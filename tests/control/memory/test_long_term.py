@@ -67,6 +67,7 @@ def test_wrong_shapes_are_named(make_memory, make_episode):
                 windows=np.zeros((1, 12)),
                 rewards=[],
                 slips=slipping(0, []),
+                forces=[],
                 actions=np.zeros((0, 3)),
                 intended_actions=np.zeros((0, 3)),
                 gated=slipping(0, []),

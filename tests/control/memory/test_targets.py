@@ -53,6 +53,7 @@ def test_labels(success, demonstration, rest):
         intended_actions=np.zeros((8, 1), np.float32),
         rewards=np.zeros(8, np.float32),
         slips=slips,
+        forces=np.zeros(8, np.float32),
         terminated=False,
         success=success,
         demonstration=demonstration,

@@ -15,10 +15,8 @@ if TYPE_CHECKING:
 
 HOVER = 0.06
 """m from the object's centre up to the TCP while the tool aligns before it descends, at least."""
-GRASP_OFFSET = -0.003
-"""m from the object's centre up to the TCP while closing, if the table allows."""
-TIP_CLEARANCE = 0.003
-"""m kept between the fingertips and the table, and five times that above the object before the descent."""
+CLEARANCE = 0.015
+"""m kept between the fingertips and the object before the descent."""
 ALIGNED = (0.008, 0.15)
 """m and rad within which the tool may descend."""
 LOST = (0.02, 0.25)
@@ -49,15 +47,15 @@ class ScriptedExpert:
         """Start of an episode."""
         self.phase = "approach"
         self._openings: list[float] = []
-        self._hover, self._grasp = HOVER, GRASP_OFFSET
+        self._hover, self._grasp = HOVER, gripper.GRASP_OFFSET
 
     def act(self, state: GraspState) -> np.ndarray:
         """The action (6,) float32 in [-1, 1] for this state."""
         relative = state.object_position - state.tcp_position
         yaw = yaw_error(state)
-        half_height = float(state.object_size[2]) / 2.0  # also the centre's height above the table
-        self._hover = max(HOVER, half_height + gripper.TIP + 5 * TIP_CLEARANCE)
-        self._grasp = max(GRASP_OFFSET, gripper.TIP + TIP_CLEARANCE - half_height)
+        height = float(state.object_size[2])
+        self._hover = max(HOVER, height / 2.0 + gripper.TIP + CLEARANCE)
+        self._grasp = gripper.grasp_height(height)
         self._choose_phase(state, relative, yaw)
 
         move, opening = relative * self.gain, 1.0

@@ -29,6 +29,17 @@ TIP = 0.011
 """m that the fingers reach beyond the TCP along the approach direction."""
 
 
+GRASP_OFFSET = -0.003
+"""m from an object's centre up to the TCP while closing, if the table allows."""
+TIP_CLEARANCE = 0.003
+"""m kept between the fingertips and the table."""
+
+
+def grasp_height(object_height: float) -> float:
+    """m from the centre of an object of this height (m), on a table, up to the TCP of a tool that holds it."""
+    return max(GRASP_OFFSET, TIP + TIP_CLEARANCE - object_height / 2.0)
+
+
 @dataclass(frozen=True, slots=True)
 class Box:
     """A box of the gripper in the TCP frame."""

@@ -17,6 +17,9 @@ from grasp_sim import ur5e
 from grasp_sim.contract import POLICY_RATE_HZ, Command
 
 
+_MOST_ITERATIONS = 100
+
+
 @dataclass(frozen=True, slots=True)
 class ServoConfig:
     """Limits of the servo. The defaults suit 20 policy steps a second."""
@@ -112,6 +115,21 @@ def interpolate(start: np.ndarray, goal: np.ndarray, steps: int) -> np.ndarray:
     """(steps, 6) joint targets on the line from `start` (excluded) to `goal` (included)."""
     fractions = np.arange(1, steps + 1)[:, None] / steps
     return start + fractions * (goal - start)
+
+
+def joints_at(position: np.ndarray, yaw: float, near: np.ndarray) -> np.ndarray:
+    """Joints (6,) rad that hold the tool straight down at `position` (3,) m, base frame, heading `yaw` rad.
+
+    Found from `near` (6,) on by damped least squares; raises ValueError where they are not found.
+    """
+    kinematics, rotation, joints = ur5e.Kinematics(), down_rotation(yaw), np.array(near)
+    for _ in range(_MOST_ITERATIONS):
+        reached, turned, jacobian = kinematics.pose_and_jacobian(joints)
+        error = np.concatenate([position - reached, rotation_error(rotation, turned)])
+        if length_of(error) < 1e-6:
+            return joints
+        joints += damped_step(jacobian, shorten(error, 0.2), 1e-3)
+    raise ValueError(f"the tool does not reach {np.round(position, 3).tolist()} m at yaw {yaw:.3f} rad.")
 
 
 class Servo:

@@ -25,6 +25,7 @@ from grasp_sim.objects import (
     is_range,
 )
 from grasp_sim.scene import TABLE_CENTRE, TABLE_HALF_SIZE, TABLE_HEIGHT, Start
+from grasp_sim.servo import heading, joints_at
 
 ARM_NOISE = 0.02
 """rad, standard deviation of the arm's joints about `ur5e.HOME` at the start, as in robosuite."""
@@ -99,6 +100,9 @@ class Difficulty:
     """At 0 the highest friction alone."""
     size: float = 1.0
     """At 0 the middle width alone."""
+    reach: float = 1.0
+    """Of the tool from the object: at 0 it starts about the object, at 0.5 straight above it, at 1 at home
+    (a reverse curriculum, Florensa et al. 2017)."""
 
     def __post_init__(self) -> None:
         """Check the ranges."""
@@ -164,17 +168,32 @@ class Task:
         place = np.array(TABLE_CENTRE) + rng.uniform(-spread, spread)
         rest = TABLE_HEIGHT + float(shape.size[2]) / 2.0
         goal = TABLE_HEIGHT + STANDARD_HEIGHT if self.standard_lift else rest + self.lift
-        return Start(
+        start = Start(
             object=shape,
             object_position=np.array([*place, rest + PLACED_ABOVE]),
             goal_height=rest + (0.2 + 0.8 * difficulty.height) * (goal - rest),
             object_yaw=float(rng.uniform(-np.pi, np.pi)) * difficulty.distance,
             joint_positions=arm,
         )
+        return start if difficulty.reach == 1.0 else _nearer(start, difficulty.reach)
 
     def solved(self, start: Start, height: float, grasped: bool) -> bool:
         """Whether the object, its centre at `height` m in the base frame, counts as lifted."""
         return bool(height > start.goal_height) and (grasped or self.standard_lift)
+
+
+def _nearer(start: Start, reach: float) -> Start:
+    """`start` with the tool brought towards the object: first above it, then down about it."""
+    aside, above = max(2.0 * reach - 1.0, 0.0), min(2.0 * reach, 1.0)
+    home, rotation = ur5e.Kinematics().pose(start.joint_positions)
+    grasp = start.object_position + (0.0, 0.0, gripper.grasp_height(float(start.object.size[2])))
+    position = grasp + (aside, aside, above) * (home - grasp)
+    turn = 0.0  # a round object looks the same from everywhere
+    if start.object.symmetry:
+        period = 2.0 * np.pi / start.object.symmetry
+        turn = (start.object_yaw - heading(rotation) + period / 2.0) % period - period / 2.0
+    yaw = heading(rotation) + (1.0 - aside) * turn
+    return replace(start, joint_positions=joints_at(position, yaw, start.joint_positions))
 
 
 STANDARD_HEIGHT = 0.04

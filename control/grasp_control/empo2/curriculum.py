@@ -6,7 +6,7 @@ of the task.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from grasp_sim.cli import require_at_most
@@ -56,7 +56,7 @@ class Curriculum:
     @property
     def difficulty(self) -> Difficulty:
         """For the next episode."""
-        return Difficulty(distance=self.share, height=self.share, friction=self.share, size=self.share)
+        return Difficulty(**{part.name: self.share for part in fields(Difficulty)})
 
     def observe(self, success: bool) -> bool:
         """Take in the outcome of an episode of this difficulty; whether the next one's is another."""

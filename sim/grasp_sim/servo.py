@@ -16,7 +16,6 @@ import numpy as np
 from grasp_sim import ur5e
 from grasp_sim.contract import POLICY_RATE_HZ, Command
 
-
 _MOST_ITERATIONS = 100
 
 

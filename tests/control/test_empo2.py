@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 import torch
 
 from grasp_control.empo2 import critics, mpo
 from grasp_control.empo2.config import EMPO2Config
-from grasp_control.empo2.exploration import choose
+from grasp_control.empo2.exploration import choose, coloured_noise
 from grasp_control.empo2.schedules import cosine, linear
 
 T = torch.tensor
@@ -174,3 +175,29 @@ def test_a_missing_neighbour_is_never_chosen():
 def test_batch_larger_than_the_warm_up_is_refused_with_both_numbers():
     with pytest.raises(ValueError, match=r"batch_size=2048.*warmup_steps=1024"):
         EMPO2Config(batch_size=2048)
+
+
+@pytest.mark.parametrize("exponent", [0.0, 0.5, 1.0, 2.0])
+@pytest.mark.parametrize("steps", [1, 2, 71])
+def test_coloured_noise_has_unit_variance_and_is_the_same_for_a_seed(exponent, steps):
+    noise = coloured_noise(steps, 5000, exponent, np.random.default_rng(0))
+    assert noise.shape == (steps, 5000)
+    assert noise.dtype == np.float32
+    assert noise.std() == pytest.approx(1.0, abs=0.03)
+    again = coloured_noise(steps, 5000, exponent, np.random.default_rng(0))
+    np.testing.assert_array_equal(noise, again)
+
+
+def test_the_higher_its_exponent_the_longer_noise_lasts():
+    def one_step_correlation(exponent: float) -> float:
+        noise = coloured_noise(70, 5000, exponent, np.random.default_rng(1))
+        return float((noise[:-1] * noise[1:]).mean())
+
+    white, pink, red = (one_step_correlation(exponent) for exponent in (0.0, 1.0, 2.0))
+    assert white == pytest.approx(0.0, abs=0.02)
+    assert 0.3 < pink < 0.8 < red < 1.0
+
+
+def test_a_remembered_actions_mass_shrinks_with_its_support_and_goes_to_the_policy():
+    log_prior = mpo.candidate_log_prior(torch.tensor([[1.0], [0.25], [0.0]]), samples=4, memory_share=0.4)
+    assert log_prior.exp()[:, 0].tolist() == pytest.approx([0.75 / 4] * 4 + [0.2, 0.05, 0.0])

@@ -78,9 +78,9 @@ def demonstration(seed: int) -> tuple[Trajectory, np.ndarray]:
         done = terminated or truncated
     windows = episode_windows(np.stack(observations), np.stack(actions), CONTEXT)
     none, forces = np.zeros(len(actions), bool), np.zeros(len(actions), np.float32)
-    stacked = np.stack(actions)
+    stacked, earned = np.stack(actions), np.asarray(rewards, np.float32)
     trajectory = Trajectory(
-        windows, stacked, stacked, np.asarray(rewards, np.float32), none, forces, terminated, terminated, True, none
+        windows, stacked, stacked, earned, none, forces, terminated, terminated, True, none
     )
     return trajectory, np.stack(observations)
 

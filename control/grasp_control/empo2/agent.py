@@ -330,17 +330,23 @@ class Agent:
         if successes is not None:
             imitation, imitated = self._memory_stratum(successes)
             scheduled = linear(config.memory_share_start, config.memory_share_end, self.progress)
-            share = self.participation * min(scheduled, max(imitated["memory_mass"], config.memory_share_floor))
+            share = self.participation * min(
+                scheduled, max(imitated["memory_mass"], config.memory_share_floor)
+            )
             loss = (1.0 - share) * improvement + share * imitation
         self._step_policy(loss)
-        return stats | imitated | {
-            "temperature": float(temperature),
-            "retrieved_mass": float(weights[len(drawn) :].sum(dim=0).mean()),
-            "retrieved_support": float(found.support.mean()),
-            "memory_share": share,
-            "force_excess": drawn_excess,
-            "force_multiplier": float(n.risk.multiplier),
-        }
+        return (
+            stats
+            | imitated
+            | {
+                "temperature": float(temperature),
+                "retrieved_mass": float(weights[len(drawn) :].sum(dim=0).mean()),
+                "retrieved_support": float(found.support.mean()),
+                "memory_share": share,
+                "force_excess": drawn_excess,
+                "force_multiplier": float(n.risk.multiplier),
+            }
+        )
 
     def _memory_stratum(self, successes: MemoryBatch) -> tuple[torch.Tensor, Stats]:
         """Imitate successful episodes, but not the steps that the critics call worse than the policy's own.

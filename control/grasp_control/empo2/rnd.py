@@ -8,12 +8,14 @@ Shapes: B batch, W policy input.
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor, nn
 
-from grasp_control.networks import mlp
+from grasp_control.networks import linear
 
-_FEATURES, _HIDDEN = 64, (128, 128)
+_FEATURES, _HIDDEN = 64, 128
 _SCALE_RATE = 0.01
 _LIMIT = 5.0
 """Multiples of the usual error beyond which a window counts as no newer."""
@@ -28,9 +30,14 @@ class RandomNetwork(nn.Module):
     def __init__(self, windows: int, generator: torch.Generator) -> None:
         """Take the width W."""
         super().__init__()
-        self.fixed = mlp(windows, _FEATURES, generator, hidden=_HIDDEN)
+
+        def network() -> nn.Sequential:
+            # Without the LayerNorm of the other networks, which hides how far away a window lies.
+            first = linear(windows, _HIDDEN, generator, gain=math.sqrt(2.0))
+            return nn.Sequential(first, nn.ReLU(), linear(_HIDDEN, _FEATURES, generator, gain=1.0))
+
+        self.fixed, self.predictor = network(), network()
         self.fixed.requires_grad_(False)
-        self.predictor = mlp(windows, _FEATURES, generator, hidden=_HIDDEN)
         self.register_buffer("scale", torch.zeros(()))
 
     def forward(self, windows: Tensor) -> Tensor:

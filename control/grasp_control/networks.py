@@ -47,7 +47,7 @@ _SCALES = {
     "object_size_z": (0.05, 0.02),
     "object_age": (0.0, 0.05),
 }
-"""Mean and deviation of each observation about a grasp, for where there are no episodes to measure them on."""
+"""Mean and deviation of each observation about a grasp, where there are no episodes to measure them on."""
 
 _UNIT_FLOORS = {"m": 0.01, "N": 5.0, "1": 0.2, "s": 0.05}
 OBSERVATION_FLOORS: tuple[float, ...] = tuple(_UNIT_FLOORS[unit] for unit in OBSERVATION_UNITS)

@@ -36,7 +36,7 @@ TIP_CLEARANCE = 0.003
 
 
 def grasp_height(object_height: float) -> float:
-    """m from the centre of an object of this height (m), on a table, up to the TCP of a tool that holds it."""
+    """m from the centre of an object of this height (m), on a table, up to the TCP of a tool about it."""
     return max(GRASP_OFFSET, TIP + TIP_CLEARANCE - object_height / 2.0)
 
 

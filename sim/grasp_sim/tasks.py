@@ -186,7 +186,7 @@ def _nearer(start: Start, reach: float) -> Start:
     """`start` with the tool brought towards the object: first above it, then down about it."""
     aside, above = max(2.0 * reach - 1.0, 0.0), min(2.0 * reach, 1.0)
     home, rotation = ur5e.Kinematics().pose(start.joint_positions)
-    grasp = start.object_position + (0.0, 0.0, gripper.grasp_height(float(start.object.size[2])))
+    grasp = start.object_position + np.array([0.0, 0.0, gripper.grasp_height(float(start.object.size[2]))])
     position = grasp + (aside, aside, above) * (home - grasp)
     turn = 0.0  # a round object looks the same from everywhere
     if start.object.symmetry:

@@ -330,9 +330,8 @@ class Agent:
         if successes is not None:
             imitation, imitated = self._memory_stratum(successes)
             scheduled = linear(config.memory_share_start, config.memory_share_end, self.progress)
-            share = self.participation * min(
-                scheduled, max(imitated["memory_mass"], config.memory_share_floor)
-            )
+            mass = max(imitated["memory_mass"], config.memory_share_floor)
+            share = self.participation * min(scheduled, mass)
             loss = (1.0 - share) * improvement + share * imitation
         self._step_policy(loss)
         return (

@@ -72,7 +72,7 @@ class MemoryGate:
 
     @property
     def delay(self) -> float:
-        """Where in rewarded episodes the reward comes on average, 0 at the start to 1 at the end; else NaN."""
+        """Where in rewarded episodes the reward comes on average: 0 at the start, 1 at the end; or NaN."""
         rewarded = self._sum(2)
         return self._sum(3) / rewarded if rewarded else float("nan")
 
@@ -92,7 +92,7 @@ class MemoryGate:
 
     @property
     def participation(self) -> float:
-        """Of the memory, 0 to 1: a factor on the memory stratum, the retrieved candidates and their choice."""
+        """Of the memory, 0 to 1: a factor on its stratum, on retrieved candidates and on their choice."""
         if self.config.structure != ADAPTIVE:
             return PARTICIPATION[self.config.structure]
         if not self._sums:

@@ -68,7 +68,7 @@ class GraspRisk(nn.Module):
         return Risk(torch.sigmoid(estimates[_SLIP]), estimates[_FORCE].clamp(min=0.0))
 
     def loss(self, windows: Tensor, actions: Tensor, slips: Tensor, peak_forces: Tensor) -> Tensor:
-        """Of B rows whose `slips` (B,) are 1 where tagged, with `peak_forces` (B,) N within the next steps."""
+        """Of B rows: `slips` (B,) are 1 where tagged, `peak_forces` (B,) N come within the next steps."""
         estimates = self.heads(windows, actions)
         loss = functional.binary_cross_entropy_with_logits(estimates[_SLIP], slips)
         if self.constrained:

@@ -162,7 +162,7 @@ class Agent:
         if self.updates < self.config.choice_after_updates:
             nothing = np.zeros(len(windows), dtype=bool)
             return Decision(base.numpy(), nothing, nothing)
-        found = memory.retrieve(windows, self.config.neighbours)
+        found = memory.retrieve_repelled(windows, self.config.neighbours)
         candidates = torch.cat([base[None], means, torch.from_numpy(found.actions).transpose(0, 1)])
         valid = torch.ones(candidates.shape[:2], dtype=torch.bool)
         valid[1 + len(means) :] = torch.from_numpy(found.support >= 0.5).T
@@ -304,7 +304,7 @@ class Agent:
         with torch.no_grad():
             target = mpo.Gaussian(*n.target_policy(states))
             drawn = n.target_policy.sample(states, self.generator, config.improvement_samples)
-            found = memory.retrieve(raw, config.neighbours, patient=True)
+            found = memory.retrieve_repelled(raw, config.neighbours, patient=True)
             candidates, _ = _with_retrieved(drawn, found)
             support, share = torch.from_numpy(found.support).T, config.retrieval_share * self.participation
             log_prior = mpo.candidate_log_prior(support, len(drawn), share)

@@ -100,7 +100,7 @@ class EMPO2Config:
     memory_share_end: float = 0.5
     """The same at the end [E9]."""
     memory_share_floor: float = 0.1
-    """The weight is the policy's mass on the successful rows, at least this, at most the schedule [E9, M2]."""
+    """The weight is the policy's mass on successful rows, at least this, at most the schedule [E9, M2]."""
     imitation_std: float = 0.2
     """Width, in action units, of the likelihood under which successful rows are imitated."""
     exploration_noise: float = 0.4

@@ -20,6 +20,7 @@ import faiss
 import numpy as np
 
 _NPROBE = 120
+_COARSE_NPROBE = 8
 _MOST_SCANNED = 55_000
 """Codes read per query at most. Where rows lie dense the lists are long: this bounds the slowest queries, and
 the lists probed beyond the usual number find what lies between lists elsewhere."""
@@ -133,8 +134,11 @@ class VectorIndex:
             self._ivf.remove_ids(faiss.IDSelectorBatch(removed))
             self._publish(self._ivf)
 
-    def search(self, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The k nearest rows of (Q, D) finite queries.
+    def search(
+        self, queries: np.ndarray, k: int, *, coarse: bool = False
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The k nearest rows of (Q, D) finite queries; `coarse` looks into few lists, for many queries that
+        need a near row rather than the nearest.
 
         Returns:
             ids (Q, K) int64, -1 where there is no neighbour; Euclidean distances (Q, K), inf there; and late
@@ -157,7 +161,7 @@ class VectorIndex:
         for start in range(0, len(queries), _QUERIES_PER_DEADLINE):
             part = slice(start, start + _QUERIES_PER_DEADLINE)
             began = self._clock()
-            squared, rows = self._search(queries[part], found)
+            squared, rows = self._search(queries[part], found, coarse)
             late[part] = self._clock() - began > self._deadline
             missing = rows < 0
             ids[part, :found] = rows
@@ -182,12 +186,13 @@ class VectorIndex:
         else:
             self._make_exact()
 
-    def _search(self, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    def _search(self, queries: np.ndarray, k: int, coarse: bool) -> tuple[np.ndarray, np.ndarray]:
         if self._vectors is not None:
             squared, positions = faiss.knn(queries, self._vectors[: self._count], k)
             return squared, np.where(positions >= 0, self._ids[positions], -1)
         assert self._searcher is not None
-        ids = self._searcher.search(queries, min(_CANDIDATES * k, self._count))[1]
+        few = faiss.SearchParametersIVF(nprobe=_COARSE_NPROBE) if coarse else None
+        ids = self._searcher.search(queries, min(_CANDIDATES * k, self._count), params=few)[1]
         missing = ids < 0
         candidates = self._vectors_of(np.where(missing, self._ids[0], ids).reshape(-1))
         offsets = candidates.reshape(*ids.shape, self.dim) - queries[:, None]

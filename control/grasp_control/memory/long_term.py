@@ -226,13 +226,16 @@ class LongTermMemory:
 
         A query over the deadline is answered with random such rows; one with NaN or infinity with none. A
         `patient` caller waits however long it takes: a learner has no deadline, and what it learns should not
-        depend on how busy the machine is. Without `config.retrieval` every answer is empty. The slips nearby
-        lower the `support` of actions like theirs (E15).
+        depend on how busy the machine is. Without `config.retrieval` every answer is empty.
         """
         if not self.config.retrieval:
             return Retrieved.nothing(len(windows), k, self.action_dim)
-        found = self._answer(self.space.successes, GOOD, windows, k, patient)
-        if not (self.config.slip_repulsion and len(self.space.slips)):
+        return self._answer(self.space.successes, GOOD, windows, k, patient)
+
+    def retrieve_repelled(self, windows: np.ndarray, k: int, *, patient: bool = False) -> Retrieved:
+        """As `retrieve`; the slips nearby lower the `support` of actions like theirs (E15)."""
+        found = self.retrieve(windows, k, patient=patient)
+        if not (self.config.slip_repulsion and found.valid.any() and len(self.space.slips)):
             return found
         slips = self.retrieve_slips(windows, k, patient=patient)
         return found._replace(support=support(found, slips, self.config.slip_repulsion))

@@ -81,14 +81,15 @@ def answer(
     """The k nearest rows of `index` for (Q, W) windows, with their intended actions.
 
     Late queries are answered with random rows of `sources`, unless `patient`; those with NaN or infinity with
-    none.
+    none. A `patient` caller asks about whole batches: in a large index its neighbours are near rows, not
+    always the nearest.
     """
     windows = np.asarray(windows, np.float32)
     if windows.ndim != 2 or windows.shape[1] != encoder.window_width:
         raise ValueError(f"windows {windows.shape} do not match (Q, {encoder.window_width}).")
     sound = np.isfinite(windows).all(axis=1)
     embedded, _ = encoder.encode(windows if sound.all() else np.where(sound[:, None], windows, 0.0))
-    ids, distances, late = index.search(embedded, k)
+    ids, distances, late = index.search(embedded, k, coarse=patient)
     ids[~sound], late = -1, late & sound & (not patient)
     if late.any():
         pool = np.concatenate([store.group(source) for source in sources])

@@ -28,6 +28,7 @@ _LIMITS = {
     "final_learning_rate": 1,
     "symmetry_angle": math.pi,
     "exploration_noise": 10,
+    "force_noise": 10,
 }
 """Beyond these, nothing is learned but the machine's memory is used up, or numbers overflow."""
 
@@ -104,7 +105,9 @@ class EMPO2Config:
     imitation_std: float = 0.2
     """Width, in action units, of the likelihood under which successful rows are imitated."""
     exploration_noise: float = 0.4
-    """Standard deviation, in action units, added to the intended action while training."""
+    """Standard deviation, in action units, added to the intended motion and opening while training."""
+    force_noise: float = 0.05
+    """The same for the grip force, which is set and not steered: 0.05 is 5 N, more breaks what is fragile."""
     noise_exponent: float = 0.0
     """Colour of that noise: 0 is white, 1 is pink, which finds a grasp without demonstrations."""
     training_horizon: int = 70
@@ -187,6 +190,7 @@ class EMPO2Config:
         require_choice("algo.precision", self.precision, ["fp32", "bf16"])
         for name in (
             "exploration_noise",
+            "force_noise",
             "noise_exponent",
             "advantage_margin",
             "symmetry_angle",

@@ -26,10 +26,12 @@ from grasp_control.memory.window import ShortTermMemory
 from grasp_control.rollout import EpisodeResult, Rollout, episode_seeds, rollout
 from grasp_control.symmetry import turned
 from grasp_control.types import MemoryBatch, Source
+from grasp_sim.contract import ACTION_NAMES
 from grasp_sim.errors import UserError
 from grasp_sim.tasks import Difficulty
 
 MEMORY_FILE = "memory.safetensors"
+FORCE = ACTION_NAMES.index("force_limit")
 OUTLIERS_EVERY = 10
 """Episodes between looks for outliers in the memory, which take 30 ms at 500k rows."""
 
@@ -71,6 +73,9 @@ class LocalTrainer:
         self.safeguards = Safeguards(agent.config.safeguards)
         self.curriculum = Curriculum(agent.config.curriculum)
         self.gate = MemoryGate(agent.config.gate)
+        config = agent.config
+        self._noise_scale = np.full(memory.action_dim, config.exploration_noise, np.float32)
+        self._noise_scale[FORCE] = config.force_noise
         self._asked: Event | None = None
         self._values = 0.0
         # No episode is shorter than one step, so there are never more than total_steps of them.
@@ -181,7 +186,7 @@ class LocalTrainer:
             self.short_term,
             seed=start,
             max_steps=steps,
-            noise=config.exploration_noise * noise,
+            noise=noise * self._noise_scale,
             on_step=on_step,
         )
 

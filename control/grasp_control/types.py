@@ -66,7 +66,8 @@ class MemoryBatch(NamedTuple):
     bootstrap_windows: np.ndarray
     """(B, W), the policy input m <= n steps later."""
     returns_to_go: np.ndarray
-    """(B,), discounted return from this step to the end of the stored episode."""
+    """(B,), discounted return from this step to the end of the stored episode; minus infinity where it bounds
+    nothing (`targets.returns_to_go`)."""
     peak_forces: np.ndarray
     """(B,) N, largest contact force within the same up to n steps."""
     successes: np.ndarray

@@ -30,8 +30,8 @@ def dense(state: GraspState, success: bool, grasped: bool) -> float:
     """1 when the object is lifted, before that a cost per step for what is still missing.
 
     What is there already is robosuite's shaping of Lift over 2.25: reaching up to 1, holding another 0.25.
-    robosuite pays it as a bonus on every step; as an episode ends here with success, waiting beside the object
-    would then be worth more than lifting it.
+    robosuite pays it as a bonus on every step; as an episode ends here with success, waiting beside the
+    object would then be worth more than lifting it.
     """
     if success:
         return 1.0

@@ -333,7 +333,7 @@ class LongTermMemory:
         packed[:, store.intended_action] = trajectory.intended_actions
         packed[:, store.n_step_reward] = sums
         packed[:, store.discount] = discounts
-        packed[:, store.return_to_go] = returns_to_go(rewards, gamma)
+        packed[:, store.return_to_go] = returns_to_go(rewards, trajectory.terminated, gamma)
         packed[:, store.peak_force] = peaks_within(trajectory.forces, self.config.n_step)
         store.rows[slots, : store.width] = packed
 

@@ -37,8 +37,14 @@ def peaks_within(values: np.ndarray, n: int) -> np.ndarray:
     return np.lib.stride_tricks.sliding_window_view(np.concatenate([values, ends]), n).max(axis=1)
 
 
-def returns_to_go(rewards: np.ndarray, gamma: float) -> np.ndarray:
-    """(T,) discounted sums of (T,) rewards from each step to the end of the episode."""
+def returns_to_go(rewards: np.ndarray, terminated: bool, gamma: float) -> np.ndarray:
+    """(T,) discounted sums of (T,) rewards from each step to the end of the episode.
+
+    They bound values from below. After a time-out more would have come: if that may be negative, as some of
+    the rewards are, there is no bound, and all are minus infinity.
+    """
+    if not terminated and rewards.min() < 0.0:
+        return np.full(len(rewards), -np.inf)
     returns = np.empty(len(rewards), np.float64)
     tail = 0.0
     for t in range(len(rewards) - 1, -1, -1):

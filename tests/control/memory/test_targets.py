@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from grasp_control.memory.targets import label_sources, n_step_targets, returns_to_go
+from grasp_control.memory.targets import label_sources, n_step_targets, peaks_within, returns_to_go
 from grasp_control.types import Source, Trajectory
 
 REWARDS = np.array([1.0, 2.0, 4.0, 8.0])
@@ -32,7 +32,24 @@ def test_n_longer_than_the_episode():
 
 
 def test_returns_to_go():
-    np.testing.assert_allclose(returns_to_go(REWARDS, 0.5), [1 + 1 + 1 + 1, 2 + 2 + 2, 4 + 4, 8])
+    for terminated in (True, False):
+        found = returns_to_go(REWARDS, terminated, 0.5)
+        np.testing.assert_allclose(found, [1 + 1 + 1 + 1, 2 + 2 + 2, 4 + 4, 8])
+
+
+def test_costs_cut_off_by_a_time_out_bound_nothing():
+    costs = REWARDS - 3.0
+    np.testing.assert_allclose(
+        returns_to_go(costs, True, 0.5), [-2 - 0.5 + 0.25 + 0.625, -1 + 0.5 + 1.25, 3.5, 5]
+    )
+    assert (returns_to_go(costs, False, 0.5) == -np.inf).all()
+
+
+def test_peaks_within_the_next_steps():
+    values = np.array([1.0, 9.0, 2.0, 3.0, 0.0], np.float32)
+    np.testing.assert_array_equal(peaks_within(values, 1), values)
+    np.testing.assert_array_equal(peaks_within(values, 3), [9.0, 9.0, 3.0, 3.0, 0.0])
+    np.testing.assert_array_equal(peaks_within(values, 9), [9.0, 9.0, 3.0, 3.0, 0.0])
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from grasp_control.empo2.safeguards import Action
 from grasp_control.intervals import wilson_interval
 from grasp_control.tables import STEP_COLUMN
 
@@ -62,8 +63,11 @@ def success_bars(results: Sequence[tuple[str, int, int]]) -> Figure:
     return figure
 
 
-def learning_curve(episodes: Columns, evaluations: Sequence[tuple[str, float, int, int]]) -> Figure:
-    """Success in training as a moving average, and (policy, env_step, successes, episodes) evaluations."""
+def learning_curve(
+    episodes: Columns, evaluations: Sequence[tuple[str, float, int, int]], events: Columns
+) -> Figure:
+    """Success in training as a moving average, (policy, env_step, successes, episodes) evaluations, and the
+    safeguards' events."""
     figure, axes = new_axes("Learning curve", STEPS_LABEL, "success rate")
     if episodes:
         label = f"training with noise, mean of {MOVING_AVERAGE_EPISODES}"
@@ -76,6 +80,7 @@ def learning_curve(episodes: Columns, evaluations: Sequence[tuple[str, float, in
         error = np.maximum(np.stack([shares - bounds[:, 0], bounds[:, 1] - shares]), 0.0)
         style = "o-" if len(points) > 1 else "o"
         axes.errorbar(steps, shares, yerr=error, fmt=style, capsize=4, color=f"C{number + 1}", label=policy)
+    mark_events(axes, events)
     axes.set_ylim(0.0, 1.05)
     axes.legend(loc="lower right")
     return figure
@@ -87,6 +92,60 @@ def over_steps(train: Columns, column: str, title: str, y_label: str, *, share: 
     axes.plot(train[STEP_COLUMN], train[column], color="C0")
     if share:
         axes.set_ylim(0.0, 1.05)
+    return figure
+
+
+SHARES = {
+    "eta": "conservative critic in Q (eta)",
+    "kl_lambda": "KL coefficient (lambda)",
+    "memory_share": "memory stratum in the loss",
+    "memory_mass": "policy's mass on the successes",
+    "participation": "memory's participation (gate)",
+    "difficulty": "difficulty (curriculum)",
+    "reward_density": "rewarded steps",
+}
+"""Statistics between 0 and 1 that say what the learner was told to do, and what that followed from."""
+
+
+def schedules(train: Columns, events: Columns) -> Figure:
+    """What the learner was told at each step, and the safeguards' events."""
+    figure, axes = new_axes("Schedules, gate and safeguards", STEPS_LABEL, "share or coefficient")
+    for column, label in SHARES.items():
+        if column in train:
+            axes.plot(train[STEP_COLUMN], train[column], label=label)
+    mark_events(axes, events)
+    axes.set_ylim(bottom=0.0)
+    figure.legend(loc="outside lower center", ncols=2, fontsize="small")
+    return figure
+
+
+EVENT_COLORS = {
+    Action.RAISE_LAMBDA.value: "C1",
+    Action.LOWER_LAMBDA.value: "C2",
+    Action.ROLL_BACK.value: "C3",
+    Action.PURGE.value: "C4",
+}
+
+
+def mark_events(axes: Axes, events: Columns) -> None:
+    """A vertical line at each of the safeguards' events, one colour for each action."""
+    if not events or STEP_COLUMN not in events:
+        return
+    named: set[str] = set()
+    for step, action in zip(events[STEP_COLUMN], events["action"], strict=True):
+        label = None if action in named else f"safeguard: {action}"
+        axes.axvline(step, color=EVENT_COLORS[str(action)], linestyle="--", linewidth=1, label=label)
+        named.add(action)
+
+
+def constraint(train: Columns) -> Figure:
+    """The force constraint: the policy's excess over the safe force, and the multiplier that answers it."""
+    figure, axes = new_axes("Grip-force constraint", STEPS_LABEL, "mean excess, share of the safe force")
+    axes.plot(train[STEP_COLUMN], train["force_excess"], color="C3", label="excess")
+    other = axes.twinx()
+    other.set_ylabel("multiplier, return per safe force")
+    other.plot(train[STEP_COLUMN], train["force_multiplier"], color="C0", label="multiplier")
+    figure.legend(loc="outside lower center", ncols=2)
     return figure
 
 

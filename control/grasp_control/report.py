@@ -157,15 +157,18 @@ def _figures(
         return figures.success_bars([(s.label, s.successes, s.episodes) for s in summaries])
 
     def learning(episodes: Columns) -> Figure:
-        return figures.learning_curve(
-            episodes, evaluation_points(streams["evaluation"], episodes[STEP_COLUMN][-1])
-        )
+        points = evaluation_points(streams["evaluation"], episodes[STEP_COLUMN][-1])
+        return figures.learning_curve(episodes, points, streams["events"])
+
+    def schedules(train: Columns) -> Figure:
+        return figures.schedules(train, streams["events"])
 
     shares = tuple(f"share_{name}" for name in figures.SOURCE_COLORS)
     bins = (STEP_COLUMN, "bin_low", "bin_high", "count")
     return [
         ("success", "Success", needs("evaluation", ("policy", "success"), success)),
         ("learning_curve", "Learning curve", needs("episodes", (STEP_COLUMN, "success"), learning)),
+        ("schedules", "Schedules", needs("train", (STEP_COLUMN, *figures.SHARES), schedules)),
         ("entropy", "Policy entropy", line("entropy", "Policy entropy", "entropy (nats)")),
         (
             "hit_rate",
@@ -174,6 +177,11 @@ def _figures(
         ),
         ("score_histogram", "Scores", needs("score_histogram", bins, figures.score_histogram)),
         ("sources", "Share of each source", needs("train", (STEP_COLUMN, *shares), figures.source_shares)),
+        (
+            "constraint",
+            "Grip-force constraint",
+            needs("train", (STEP_COLUMN, "force_excess", "force_multiplier"), figures.constraint),
+        ),
         ("slips", "Slips", needs("episodes", (STEP_COLUMN, "slip"), figures.slip_counts)),
     ]
 

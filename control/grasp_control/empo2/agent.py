@@ -19,7 +19,7 @@ from grasp_control.empo2.config import EMPO2Config
 from grasp_control.empo2.exploration import choose
 from grasp_control.empo2.schedules import cosine, linear
 from grasp_control.memory.long_term import LongTermMemory
-from grasp_control.networks import Normaliser, PolicyEnsemble, QEnsemble, track
+from grasp_control.networks import Normaliser, PolicyEnsemble, QEnsemble, draw, track
 from grasp_control.types import MemoryBatch, Retrieved
 
 Stats = dict[str, float]
@@ -227,7 +227,7 @@ class Agent:
         states = self.normaliser(torch.from_numpy(raw))
         with torch.no_grad():
             target = mpo.Gaussian(*n.target_policy(states))
-            drawn = n.target_policy.sample(states, self.generator, config.improvement_samples)
+            drawn = draw(target.mean, target.std, self.generator, config.improvement_samples)
             candidates, valid = _with_retrieved(drawn, memory.retrieve(raw, config.neighbours, patient=True))
             log_prior = mpo.candidate_log_prior(valid, len(drawn), config.retrieval_share)
             q = critics.blend(

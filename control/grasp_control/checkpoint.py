@@ -1,4 +1,4 @@
-"""Checkpoints that survive being killed at any instant, and say so when they do not (case 16).
+"""Checkpoints that survive being killed at any instant, and say so when they do not.
 
 Layout: `<directory>/<sequence>-step-<step>/` with `state.json` (the tree of values), `tensors.safetensors`
 and `arrays.safetensors` (its leaves), `extra/` (whatever the caller writes) and `checksums.json` (size and

@@ -82,10 +82,6 @@ class MetricsWriter:
             drop_rows(path, same, rows)
         self._append(stream, rows)
 
-    def flush(self) -> None:
-        """Hand TensorBoard's queue to the disk; the CSV and JSON-lines files are always there already."""
-        self._scalars.flush()
-
     def close(self) -> None:
         """Flush and close every file."""
         for files in self._files.values():

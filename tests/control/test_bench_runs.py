@@ -10,9 +10,16 @@ from grasp_control.bench import main
 from grasp_control.bench.measure import Figure, show, show_rows
 from grasp_control.bench.runs import table
 from grasp_control.config import TrainConfig
+from grasp_control.metrics import MetricsWriter
 from grasp_control.run import RunFolder
-from grasp_control.tables import write_stream
 from grasp_sim.config import EnvConfig
+
+
+def write_stream(run_dir, stream: str, rows: list[dict]) -> None:
+    """The stream as a run that wrote only these rows leaves it."""
+    (run_dir / f"{stream}.csv").unlink(missing_ok=True)
+    with MetricsWriter(run_dir) as metrics:
+        metrics.write_table(stream, rows)
 
 
 def make_run(folder, env: EnvConfig, successes: int):

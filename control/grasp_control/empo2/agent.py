@@ -1,6 +1,7 @@
 """The EMPO2 agent: act with policy, memory and critics; learn from prioritised batches.
 
-From the training command to the MPO loss: `train.main` -> `Trainer.run` -> `Agent.update` -> `mpo_loss`.
+From the training command to the MPO loss: `train.learn` -> `LocalTrainer.learn` ->
+`Agent.update` -> `mpo_loss`.
 
 Shapes: B batch, S improvement states, N samples, K retrieved, M members, W policy input, A action dimension.
 """
@@ -32,8 +33,6 @@ class Decision(NamedTuple):
     """(B, A), in [-1, 1]: the intended actions, without exploration noise."""
     gated: np.ndarray
     """(B,) bool: the action was retrieved from memory."""
-    deviated: np.ndarray
-    """(B,) bool: the critics chose something other than the policy's mean."""
 
 
 @dataclass
@@ -139,8 +138,7 @@ class Agent:
         means, _ = self.networks.average_policy(states)
         base = means.mean(dim=0) if member is None else means[member]
         if self.updates < self.config.choice_after_updates:
-            nothing = np.zeros(len(windows), dtype=bool)
-            return Decision(base.numpy(), nothing, nothing)
+            return Decision(base.numpy(), np.zeros(len(windows), dtype=bool))
         found = memory.retrieve(windows, self.config.neighbours)
         retrieved = torch.from_numpy(found.actions).transpose(0, 1)
         candidates = torch.cat([base[None], means, retrieved])
@@ -151,13 +149,7 @@ class Agent:
         blended = critics.blend(conservative, exploratory, self.eta)
         index = choose(conservative, blended, valid, margin=self.config.advantage_margin)
         chosen = candidates[index, torch.arange(len(windows))]
-        return Decision(chosen.numpy(), (index > len(means)).numpy(), (index != 0).numpy())
-
-    @torch.no_grad()
-    def mean_action(self, windows: np.ndarray) -> np.ndarray:
-        """The mean of all actors, without memory and critics: raw windows (B, W) -> (B, A)."""
-        means, _ = self.networks.average_policy(self.normaliser(torch.from_numpy(windows)))
-        return means.mean(dim=0).numpy()
+        return Decision(chosen.numpy(), (index > len(means)).numpy())
 
     # --- learning --------------------------------------------------------------------------------
 

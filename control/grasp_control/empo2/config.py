@@ -1,4 +1,4 @@
-"""Settings of EMPO2. Numbers in brackets are SPEC.md's ids."""
+"""Settings of EMPO2. The ids in brackets are those of docs/parts.md."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ an episode and a resumed run continues exactly.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -85,11 +85,11 @@ class LocalTrainer:
         due = max(self.env_steps - config.warmup_steps, 0) * config.updates_per_step
         return int(due) - self.agent.updates
 
-    def sample_episode(self, on_step: Callable[[], None] | None = None) -> EpisodeResult:
+    def sample_episode(self) -> EpisodeResult:
         """Act for one episode with exploration and store it in memory."""
         start = self._choose_start()
         with self._as_hard_as_the_curriculum_says():
-            done = self.run_episode(start, on_step)
+            done = self.run_episode(start)
         self.env_steps += done.result.length
         self.episodes += 1
         if done.result.success:
@@ -156,7 +156,7 @@ class LocalTrainer:
         self.fresh_starts += 1
         return self._seeds[self.fresh_starts - 1]
 
-    def run_episode(self, start: int, on_step: Callable[[], None] | None = None) -> Rollout:
+    def run_episode(self, start: int) -> Rollout:
         """One exploring episode from the seed `start`, cut where the steps run out."""
 
         member = int(self.rng.integers(self.agent.config.actors))
@@ -173,7 +173,6 @@ class LocalTrainer:
             max_steps=min(self.agent.config.training_horizon, self.total_steps - self.env_steps),
             noise=self.agent.config.exploration_noise,
             rng=self.rng,
-            on_step=on_step,
         )
 
     def label(self, windows: np.ndarray) -> np.ndarray:
@@ -244,6 +243,7 @@ class LocalTrainer:
             "hit_rate": self.memory.hit_rate(),
             "slips_total": held["slip_rows"],
             "retrieval_fallbacks": self.memory.counters.fallbacks,
+            "faulty_episodes": self.faulty_episodes,
             "failed_starts": len(self.failed_starts),
             "difficulty": self.curriculum.share,
         }

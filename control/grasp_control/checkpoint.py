@@ -143,8 +143,9 @@ class CheckpointStore:
             raise CheckpointError(
                 f"{self.directory} holds no checkpoint: give the directory of an earlier run."
             )
+        newest = reasons[0].rstrip(".")
         raise CheckpointError(
-            f"none of the {len(reasons)} checkpoints in {self.directory} is usable (the newest: {reasons[0].rstrip('.')}): "
+            f"none of the {len(reasons)} checkpoints in {self.directory} is usable (the newest: {newest}): "
             "restore one from a copy, or start afresh in another folder."
         )
 

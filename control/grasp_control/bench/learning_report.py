@@ -153,11 +153,13 @@ def step_ratios(curves: Sequence[Curve]) -> list[dict[str, object]]:
     """Steps of each baseline to its level over EMPO2's to 90 %, on tasks where EMPO2 reaches it.
 
     Where EMPO2's cloned policy is there already, its first point of training counts. A baseline that never
-    reached its level needs more than its last point.
+    reached its level needs more than its last point. Where EMPO2's runs share no point of training, there is
+    no ratio.
     """
     lines: list[dict[str, object]] = []
     for empo2 in (c for c in curves if c.method == "empo2" and c.variant == "full"):
-        ours = max(empo2.steps_to(LEVELS[-1]), float(empo2.steps[empo2.steps > 0][0]))
+        trained = empo2.steps[empo2.steps > 0]
+        ours = max(empo2.steps_to(LEVELS[-1]), float(trained[0])) if len(trained) else math.inf
         for other in curves:
             if other.env != empo2.env or other.demos not in (0, empo2.demos) or math.isinf(ours):
                 continue

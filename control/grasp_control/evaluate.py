@@ -19,7 +19,7 @@ from grasp_control.manifest import Expectation
 from grasp_control.memory.window import ShortTermMemory
 from grasp_control.rollout import EpisodeResult, episode_seeds, evaluate
 from grasp_sim import registry
-from grasp_sim.cli import overrides, require_at_most, require_path, run_command
+from grasp_sim.cli import overrides, require_at_least, require_at_most, require_path, run_command
 from grasp_sim.config import EnvConfig
 from grasp_sim.contract import ACTION_DIM, OBSERVATION_DIM
 from grasp_sim.errors import UserError
@@ -53,13 +53,11 @@ class EvalConfig:
 
     def __post_init__(self) -> None:
         """Check the ranges."""
-        if self.episodes < 1:
-            raise ValueError(f"episodes={self.episodes} must be at least 1.")
+        require_at_least(self, {"episodes": 1, "seed": 0})
         require_at_most(self, {"episodes": MAX_EPISODES})
         require_path("bundle", self.bundle)
-        for name, seeds in (("seed", [self.seed]), ("seeds", self.seeds)):
-            if min(seeds, default=0) < 0:
-                raise ValueError(f"{name}={getattr(self, name)} must not be negative.")
+        if min(self.seeds, default=0) < 0:
+            raise ValueError(f"seeds={self.seeds} must not be negative.")
 
 
 def main() -> int:

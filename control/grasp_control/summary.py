@@ -26,7 +26,15 @@ POLICY_MEANINGS = {
     "cloned": "the actors after imitating the demonstrations, before training: what training has to beat",
 }
 
-HEADINGS = ("policy", "success", "95 % interval", "successes", "mean return", "mean steps", "slips")
+HEADINGS: tuple[str, ...] = (
+    "policy",
+    "success",
+    "95 % interval",
+    "successes",
+    "mean return",
+    "mean steps",
+    "slips",
+)
 """Column titles of the result table, for `PolicySummary.cells`."""
 
 

@@ -254,9 +254,7 @@ def _write_result(cell: Cell) -> None:
         reached = int(step) if step == cell.env_steps else int(step // cell.every * cell.every)
         row = same | {"env_steps": reached, "success": round(success, 4), "episodes": int(episodes)}
         rows.append(row | {"wall_s": round(wall, 1)})
-    fresh = cell.result.with_suffix(".new")
-    write_rows(fresh, rows)
-    os.replace(fresh, cell.result)
+    write_rows(cell.result, rows)
 
 
 def settings_of(cell: Cell) -> dict[str, object]:

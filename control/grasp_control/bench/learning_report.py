@@ -15,8 +15,9 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from grasp_control.bench.measure import markdown, show_rows
+from grasp_control.bench.measure import beside, show_rows
 from grasp_control.figures import STEPS_LABEL
+from grasp_control.markdown import markdown
 from grasp_sim.errors import UserError
 
 LEVELS = (0.80, 0.85, 0.90)
@@ -61,7 +62,7 @@ class Curve(NamedTuple):
 
 def report(out: Path) -> None:
     """Write OUT.md and OUT.png from OUT.csv, and print the tables."""
-    path = out.with_name(f"{out.name}.csv")
+    path = beside(out, ".csv")
     if not path.exists():
         raise UserError(f"there is no {path}: run grasp-bench learning out={out} first.")
     curves = read_curves(path)
@@ -71,8 +72,8 @@ def report(out: Path) -> None:
     if ratios:
         show_rows("Steps that a baseline needs for each of EMPO2's", ratios)
         text += "\n" + markdown(ratios)
-    out.with_name(f"{out.name}.md").write_text(text)
-    draw(curves).savefig(out.with_name(f"{out.name}.png"))
+    beside(out, ".md").write_text(text)
+    draw(curves).savefig(beside(out, ".png"))
     print(f"Written: {out}.csv, {out}.md, {out}.png")
 
 

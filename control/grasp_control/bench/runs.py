@@ -9,8 +9,10 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from grasp_control.bench.measure import markdown, show_rows, write_rows
+from grasp_control.bench.measure import beside, show_rows, write_rows
+from grasp_control.bench.settings import require_beginning
 from grasp_control.figures import STEPS_LABEL, moving_average, new_axes
+from grasp_control.markdown import markdown
 from grasp_control.run import load_config
 from grasp_control.summary import POLICY_LABELS, PolicySummary, summarise
 from grasp_control.tables import STEP_COLUMN, read_stream
@@ -39,8 +41,7 @@ class RunsConfig:
         """Check that there is something to compare."""
         if not self.runs:
             raise ValueError("runs is empty: name at least one run's folder, as in runs=[runs/a,runs/b].")
-        if Path(self.out).name in ("", ".."):
-            raise ValueError(f"out={self.out!r} names no file: give a beginning such as out=runs/compared.")
+        require_beginning(self.out)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -78,11 +79,11 @@ def compare(config: RunsConfig) -> None:
             for values in zip(*evaluation.values(), strict=True)
         ]
     out = Path(config.out)
-    write_rows(out.with_name(f"{out.name}.csv"), rows)
-    write_rows(out.with_name(f"{out.name}_episodes.csv"), episodes)
+    write_rows(beside(out, ".csv"), rows)
+    write_rows(beside(out, "_episodes.csv"), episodes)
     lines = table(folders)
-    out.with_name(f"{out.name}.md").write_text(markdown(lines))
-    learning_curves(folders).savefig(out.with_name(f"{out.name}.png"))
+    beside(out, ".md").write_text(markdown(lines))
+    learning_curves(folders).savefig(beside(out, ".png"))
     show_rows("Success with its 95 % interval, n episodes", lines)
     print(f"Written: {out}.csv, {out}_episodes.csv, {out}.md, {out}.png")
 

@@ -15,8 +15,9 @@ import numpy as np
 
 from grasp_control import progress
 from grasp_control.bench.measure import load_per_core, show_rows, write_rows
+from grasp_control.bench.settings import require_environments
 from grasp_sim import registry
-from grasp_sim.cli import require_choice, run_command
+from grasp_sim.cli import require_at_least, require_path, run_command
 from grasp_sim.env import GraspEnv
 from grasp_sim.expert import ScriptedExpert
 from grasp_sim.vector import make_vector
@@ -52,13 +53,9 @@ class SimBenchConfig:
     """Where the raw figures are written."""
 
     def __post_init__(self) -> None:
-        for name in self.environments:
-            require_choice("environments", name, registry.names())
-        if not self.environments:
-            raise ValueError("environments is empty: name at least one.")
-        for name, least in (("rounds", 1), ("steps", 1), ("resets", 0), ("processes", 1), ("each", 1)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name}={getattr(self, name)} must be at least {least}.")
+        require_environments(self.environments)
+        require_at_least(self, {"rounds": 1, "steps": 1, "resets": 0, "processes": 1, "each": 1})
+        require_path("out", self.out)
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -200,8 +200,9 @@ class RobosuiteScene:
         scale = start.physics.actuator_gain_scale
         self.model.dof_damping[self._arm_v] = damping * start.physics.damping_scale
         if self.control_mode == "servo":
-            self.model.actuator_gainprm[self._arm_ctrl] = gain * scale
-            self.model.actuator_biasprm[self._arm_ctrl] = bias * scale
+            # The damping follows the stiffness by its root, so that the loop stays as damped as it was.
+            self.model.actuator_gainprm[self._arm_ctrl, 0] = gain[:, 0] * scale
+            self.model.actuator_biasprm[self._arm_ctrl, 1:3] = bias[:, 1:3] * (scale, scale**0.5)
         elif self._osc:
             self._osc.stiffness = osc.STIFFNESS * scale
         self._fingers.set_physics(start.physics)

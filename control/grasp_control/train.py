@@ -75,18 +75,8 @@ def train_in(config: TrainConfig, run: RunFolder, env: gymnasium.Env, episodes: 
     started = time.monotonic()
     trainer = make_trainer(config, env, episodes)
     checkpoints = CheckpointStore(run.checkpoints)
-    resuming = bool(checkpoints.steps())
-    if resuming:
-        trainer.resume(checkpoints.load_latest())
-        print(f"Resuming {run.path} at environment step {trainer.env_steps}.")
-    # The folder is this run's: what stands there from before the first checkpoint is done again.
-    with MetricsWriter(run.path, resume_step=trainer.env_steps if resuming else -1) as metrics:
-        if not resuming:
-            clone(config, trainer)
-            measure(config, trainer, MEASURE_CLONED, "cloned", metrics)
-            trainer.save(checkpoints)
-        learn(config, trainer, checkpoints, metrics)
-        measure(config, trainer, MEASURE_HYBRID, "hybrid", metrics)
+    with MetricsWriter(run.path, resume_step=resume(run, trainer, checkpoints)) as metrics:
+        train_hybrid(config, trainer, checkpoints, metrics)
         student, practice = distill_trainer(config, trainer, DISTIL)
         metrics.replace_table("distillation", result_rows("student", config.env_steps, practice))
         manifest = manifest_of(config, run.path, trainer.env.unwrapped.action_scale)  # type: ignore[attr-defined]
@@ -95,6 +85,30 @@ def train_in(config: TrainConfig, run: RunFolder, env: gymnasium.Env, episodes: 
         metrics.replace_table("evaluation", result_rows("exported", config.env_steps, results))
     finish(config, run)
     print(f"Wall time of this call: {(time.monotonic() - started) / 60:.1f} min")
+
+
+def resume(run: RunFolder, trainer: LocalTrainer, checkpoints: CheckpointStore) -> int:
+    """Go on from the newest checkpoint; its step, or -1 where there is none.
+
+    The folder is this run's: what stands there from before the first checkpoint is done again.
+    """
+    if not checkpoints.steps():
+        return -1
+    trainer.resume(checkpoints.load_latest())
+    print(f"Resuming {run.path} at environment step {trainer.env_steps}.", flush=True)
+    return trainer.env_steps
+
+
+def train_hybrid(
+    config: TrainConfig, trainer: LocalTrainer, checkpoints: CheckpointStore, metrics: MetricsWriter
+) -> None:
+    """Clone, unless a checkpoint shows that this was done, and train; the policy is measured after both."""
+    if not checkpoints.steps():
+        clone(config, trainer)
+        measure(config, trainer, MEASURE_CLONED, "cloned", metrics)
+        trainer.save(checkpoints)
+    learn(config, trainer, checkpoints, metrics)
+    measure(config, trainer, MEASURE_HYBRID, "hybrid", metrics)
 
 
 def clone(config: TrainConfig, trainer: LocalTrainer) -> None:

@@ -7,13 +7,11 @@ finished, `result.csv`.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -26,9 +24,9 @@ from grasp_control.checkpoint import CheckpointStore
 from grasp_control.config import TrainConfig
 from grasp_control.evaluate import result_rows
 from grasp_control.metrics import MetricsWriter
-from grasp_control.run import RunFolder
+from grasp_control.run import RunFolder, held
 from grasp_control.tables import STEP_COLUMN, Value, plain_value, read_stream
-from grasp_control.train import MEASURE_CLONED, MEASURE_HYBRID, RECORD, clone, learn, measure
+from grasp_control.train import RECORD, resume, train_hybrid
 from grasp_sim import registry
 from grasp_sim.cli import overrides, parse_config, run_command
 from grasp_sim.errors import UserError
@@ -51,7 +49,7 @@ VARIANTS: dict[str, list[str]] = {
 }
 """EMPO2 with a part left out: the settings of grasp-train that do it."""
 
-_MISSING_SB3 = "the baselines need Stable-Baselines3: install the extra with pip install -e '.[baselines]'."
+_MISSING_SB3 = "the baselines need Stable-Baselines3: pip install -c requirements.lock -e '.[baselines]'."
 
 
 @dataclass
@@ -140,7 +138,8 @@ def main() -> int:
 def run(cell: Cell) -> None:
     """Train, evaluate on the way, and write the result when all is done."""
     torch.set_num_threads(1)
-    with _held(cell):
+    with held(cell.path):
+        (cell.path / "cell.json").write_text(json.dumps(settings_of(cell), indent=1) + "\n")
         if cell.method == "empo2":
             _train_empo2(cell)
         else:
@@ -156,17 +155,8 @@ def _train_empo2(cell: Cell) -> None:
     with run.begin():
         trainer = make_trainer(config, env, load_demonstrations(config, run, env, RECORD))
         checkpoints = CheckpointStore(run.checkpoints)
-        resuming = bool(checkpoints.steps())
-        if resuming:
-            trainer.resume(checkpoints.load_latest())
-        resume_step = trainer.env_steps if resuming else -1
-        with CellMetrics(cell, run.path, resume_step=resume_step) as metrics:
-            if not resuming:
-                clone(config, trainer)
-                measure(config, trainer, MEASURE_CLONED, "cloned", metrics)
-                trainer.save(checkpoints)
-            learn(config, trainer, checkpoints, metrics)
-            measure(config, trainer, MEASURE_HYBRID, "hybrid", metrics)
+        with CellMetrics(cell, run.path, resume_step=resume(run, trainer, checkpoints)) as metrics:
+            train_hybrid(config, trainer, checkpoints, metrics)
 
 
 def _train_baseline(cell: Cell) -> None:
@@ -260,19 +250,6 @@ def _write_result(cell: Cell) -> None:
 def settings_of(cell: Cell) -> dict[str, object]:
     """What decides the cell's result."""
     return {name: value for name, value in asdict(cell).items() if name != "folder"}
-
-
-@contextmanager
-def _held(cell: Cell) -> Iterator[None]:
-    """Holds the cell's folder, which no other process may use meanwhile, and stores its settings there."""
-    cell.path.mkdir(parents=True, exist_ok=True)
-    with (cell.path / ".lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # released by the system if we are killed
-        except OSError:
-            raise UserError(f"{cell.path} is in use by another process: wait for it.") from None
-        (cell.path / "cell.json").write_text(json.dumps(settings_of(cell), indent=1) + "\n")
-        yield
 
 
 if __name__ == "__main__":

@@ -17,6 +17,8 @@ from grasp_control.config import TrainConfig
 from grasp_sim.errors import UserError
 
 CONFIG_FILE, PARTIAL_FILE, LOCK_FILE = "config.yaml", "config.partial", ".lock"
+WALL_FILE = "wall_s"
+"""Seconds of wall time over all calls, as a number."""
 # These may change between the start of a run and its end without changing what is learned.
 _FREE = {"video", "metrics_every", "curve_every", "curve_episodes"}
 
@@ -71,6 +73,7 @@ class RunFolder:
         self.checkpoints = self.path / "checkpoints"
         self.bundle = self.path / "bundle"
         self.video = self.path / "grasps.mp4"
+        self.wall_s = self.path / WALL_FILE
         self.report = self.path / "report" / "REPORT.md"
 
 

@@ -1,7 +1,7 @@
 """One cell of `grasp-bench learning`: one method on one environment from one seed, in a process of its own.
 
 What is in a cell's folder: `cell.json` (its settings), `log.txt` (what it printed), `progress` (environment
-steps and seconds so far), `run/` (demonstrations, checkpoints and every evaluation episode) and, once it is
+steps so far), `run/` (demonstrations, checkpoints, every evaluation episode, seconds so far) and, once it is
 finished, `result.csv`.
 """
 
@@ -24,7 +24,8 @@ from grasp_control.checkpoint import CheckpointStore
 from grasp_control.config import TrainConfig
 from grasp_control.evaluate import result_rows
 from grasp_control.metrics import MetricsWriter
-from grasp_control.run import RunFolder, held
+from grasp_control.run import WALL_FILE, RunFolder, held
+from grasp_control.stopwatch import Stopwatch, read_seconds
 from grasp_control.tables import STEP_COLUMN, Value, plain_value, read_stream
 from grasp_control.train import RECORD, resume, train_hybrid
 from grasp_sim import registry
@@ -104,11 +105,8 @@ class Cell:
 
     def progress(self) -> tuple[int, float]:
         """Environment steps and seconds so far."""
-        try:
-            steps, seconds = (self.path / "progress").read_text().split()
-        except (FileNotFoundError, ValueError):
-            return 0, 0.0
-        return int(steps), float(seconds)
+        steps = self.path / "progress"
+        return int(steps.read_text()) if steps.exists() else 0, read_seconds(self.path / "run" / WALL_FILE)
 
     def train_config(self) -> TrainConfig:
         """The cell as settings of grasp-train. A baseline has no use for EMPO2's own, such as `env_steps`."""
@@ -153,9 +151,10 @@ def _train_empo2(cell: Cell) -> None:
     env = registry.make(**vars(config.env), seed=config.seed)
     run = RunFolder(config)
     with run.begin():
+        stopwatch = Stopwatch(run.wall_s)
         trainer = make_trainer(config, env, load_demonstrations(config, run, env, RECORD))
         checkpoints = CheckpointStore(run.checkpoints)
-        with CellMetrics(cell, run.path, resume_step=resume(run, trainer, checkpoints)) as metrics:
+        with CellMetrics(cell, run.path, resume(run, trainer, checkpoints), stopwatch) as metrics:
             train_hybrid(config, trainer, checkpoints, metrics)
 
 
@@ -169,14 +168,15 @@ def _train_baseline(cell: Cell) -> None:
         raise UserError(_MISSING_SB3) from error
     config = cell.train_config()
     run = RunFolder.existing(config)
+    for left in (cell.path / "progress", run.wall_s):
+        left.unlink(missing_ok=True)
+    stopwatch = Stopwatch(run.wall_s)
     demonstrations = []
     if cell.demos:
         env = registry.make(**vars(config.env), seed=config.seed)
         demonstrations = load_demonstrations(config, run, env, RECORD)
         env.close()
-    (cell.path / "progress").unlink(missing_ok=True)
-    metrics = CellMetrics(cell, run.path, resume_step=-1)
-    with metrics:
+    with CellMetrics(cell, run.path, -1, stopwatch) as metrics:
         train_baseline(
             cell.method,
             config,
@@ -192,25 +192,21 @@ def _train_baseline(cell: Cell) -> None:
 class CellMetrics(MetricsWriter):
     """A run's measurements that also keep the cell's progress, and when each evaluation was done."""
 
-    def __init__(self, cell: Cell, run_dir: Path, resume_step: int) -> None:
-        """Go on from `resume_step`, or from the start with -1; the clock goes on where it stopped."""
-        super().__init__(run_dir, resume_step)
+    def __init__(self, cell: Cell, run_dir: Path, resume_step: int, stopwatch: Stopwatch) -> None:
+        """Go on from `resume_step`, or from the start with -1."""
+        super().__init__(run_dir, resume_step, stopwatch)
         self._file = cell.path / "progress"
-        self._start = time.monotonic() - cell.progress()[1]
+        self._time = stopwatch
         self._noted = 0.0
 
-    @property
-    def seconds(self) -> float:
-        """Wall time that the cell has used, over all its tries that were resumed."""
-        return time.monotonic() - self._start
-
     def reached(self, step: int) -> None:
-        """Note the environment steps taken so far, at most once a second."""
+        """Note the environment steps taken so far, at most once a second: a baseline tells every step."""
         if time.monotonic() - self._noted > 1.0:
             self._noted = time.monotonic()
             fresh = self._file.with_suffix(".new")
-            fresh.write_text(f"{step} {self.seconds:.1f}\n")
+            fresh.write_text(f"{step}\n")
             os.replace(fresh, self._file)
+            self._time.note()
 
     def write(self, stream: str, row: Mapping[str, Value]) -> None:
         """Append one row, and note the progress of training episodes."""
@@ -229,7 +225,7 @@ class CellMetrics(MetricsWriter):
                 STEP_COLUMN: rows[0][STEP_COLUMN],
                 "success": sum(int(plain_value(row["success"])) for row in rows) / len(rows),
                 "episodes": len(rows),
-                "wall_s": round(self.seconds, 1),
+                "wall_s": round(self._time.seconds, 1),
             }
             super().replace_table("points", [point], (STEP_COLUMN,))
 

@@ -26,8 +26,8 @@ from grasp_sim.errors import UserError
 
 HELP = """Run a policy bundle alone (onnxruntime, no Torch, no memory); print success with a 95 % interval.
 
-Success is the simulator's word: the object is lifted 4 cm. A bundle made for another control mode, robot,
-rate or action scale is refused.
+Success is the simulator's word, by the task's own rule (robosuite's Lift: the cube's centre 4 cm above the
+table). A bundle made for another control mode, robot, rate or action scale is refused.
 
 Examples:
   grasp-eval bundle=runs/robosuite-lift-servo-seed0/bundle

@@ -1,7 +1,7 @@
 """The EMPO2 agent: act with policy, memory and critics; learn from prioritised batches.
 
-From the training command to the MPO loss: `train.learn` -> `LocalTrainer.learn` ->
-`Agent.update` -> `mpo_loss`.
+From the training loop to the MPO loss: `train.learn` -> `LocalTrainer.learn` -> `Agent.update` ->
+`Agent._update_policy` -> `mpo.mpo_loss`.
 
 Shapes: B batch, S improvement states, N samples, K retrieved, M members, W policy input, A action dimension.
 """

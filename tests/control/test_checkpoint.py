@@ -1,4 +1,4 @@
-"""Checkpoints: exact round trips, damage at every kind of place, and kill -9 while saving (cases 15, 16)."""
+"""Checkpoints: exact round trips, damage at every kind of place, and kill -9 while saving."""
 
 from __future__ import annotations
 

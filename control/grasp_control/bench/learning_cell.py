@@ -1,6 +1,6 @@
 """One cell of `grasp-bench learning`: one method on one environment from one seed, in a process of its own.
 
-What is in a cell's folder: `cell.json` (its settings), `log.txt` (what it printed), `progress` (environment
+What is in a cell's folder: `cell.json` (its settings), `log.txt` (what it printed), `steps` (environment
 steps so far), `run/` (demonstrations, checkpoints, every evaluation episode, seconds so far) and, once it is
 finished, `result.csv`.
 """
@@ -105,7 +105,7 @@ class Cell:
 
     def progress(self) -> tuple[int, float]:
         """Environment steps and seconds so far."""
-        steps = self.path / "progress"
+        steps = self.path / "steps"
         return int(steps.read_text()) if steps.exists() else 0, read_seconds(self.path / "run" / WALL_FILE)
 
     def train_config(self) -> TrainConfig:
@@ -168,7 +168,7 @@ def _train_baseline(cell: Cell) -> None:
         raise UserError(_MISSING_SB3) from error
     config = cell.train_config()
     run = RunFolder.existing(config)
-    for left in (cell.path / "progress", run.wall_s):
+    for left in (cell.path / "steps", run.wall_s):
         left.unlink(missing_ok=True)
     stopwatch = Stopwatch(run.wall_s)
     demonstrations = []
@@ -195,7 +195,7 @@ class CellMetrics(MetricsWriter):
     def __init__(self, cell: Cell, run_dir: Path, resume_step: int, stopwatch: Stopwatch) -> None:
         """Go on from `resume_step`, or from the start with -1."""
         super().__init__(run_dir, resume_step, stopwatch)
-        self._file = cell.path / "progress"
+        self._file = cell.path / "steps"
         self._time = stopwatch
         self._noted = 0.0
 

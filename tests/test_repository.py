@@ -181,7 +181,7 @@ print(sorted(name for name in sys.modules if name.split(".")[0] in ("OpenGL", "p
 
 
 def test_state_only_simulation_never_loads_opengl():
-    """CASES 8: no display and no EGL are needed, so OpenGL's bindings are not even imported."""
+    """No display and no EGL are needed, so OpenGL's bindings are not even imported."""
     environment = {name: value for name, value in os.environ.items() if name not in ("DISPLAY", "MUJOCO_GL")}
     done = subprocess.run(
         [sys.executable, "-c", STATE_ONLY], env=environment, capture_output=True, text=True, check=False

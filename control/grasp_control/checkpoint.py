@@ -1,4 +1,4 @@
-"""Checkpoints that survive being killed at any instant, and say so when they do not (case 16).
+"""Checkpoints that survive being killed at any instant, and say so when they do not.
 
 Layout: `<directory>/<sequence>-step-<step>/` with `state.json` (the tree of values), `tensors.safetensors`
 and `arrays.safetensors` (its leaves), `extra/` (whatever the caller writes) and `checksums.json` (size and
@@ -116,7 +116,7 @@ class CheckpointStore:
     def load_latest(self) -> Checkpoint:
         """The newest usable checkpoint; each damaged one before it is passed over with a warning saying why.
 
-        Raises CheckpointError listing every reason when none is usable.
+        Raises CheckpointError with the newest one's reason when none is usable; nothing is warned of then.
         """
         return self._first_usable([path for _, _, path in reversed(self._entries())])
 
@@ -134,17 +134,19 @@ class CheckpointStore:
             try:
                 found = _read(path)
             except CheckpointError as error:
-                logger.warning("checkpoint passed over, trying the one before: %s", error)
                 reasons.append(str(error))
             else:
+                for reason in reasons:
+                    logger.warning("checkpoint passed over for the one of step %d: %s", found.step, reason)
                 return found
         if not reasons:
             raise CheckpointError(
                 f"{self.directory} holds no checkpoint: give the directory of an earlier run."
             )
+        newest = reasons[0].rstrip(".")
         raise CheckpointError(
-            f"none of the {len(reasons)} checkpoints in {self.directory} is usable; start the run afresh:\n"
-            + "\n".join(reasons)
+            f"none of the {len(reasons)} checkpoints in {self.directory} is usable (the newest: {newest}): "
+            "restore one from a copy, or start afresh in another folder."
         )
 
     def load(self, step: int) -> Checkpoint:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from grasp_control.empo2.config import MAX_BATCH, EMPO2Config
 from grasp_control.memory.config import MAX_CAPACITY, MemoryConfig
 from grasp_control.memory.window import MAX_LENGTH, MIN_LENGTH
-from grasp_sim.cli import require_at_most
+from grasp_sim.cli import require_at_least, require_at_most
 from grasp_sim.config import EnvConfig
 
 MAX_ENV_STEPS = 100_000_000
@@ -31,8 +31,7 @@ class DemosConfig:
 
     def __post_init__(self) -> None:
         """Check the ranges."""
-        if self.episodes < 0:
-            raise ValueError(f"demos.episodes={self.episodes} must not be negative.")
+        require_at_least(self, {"episodes": 0}, "demos.")
         if not 0 <= self.noise <= 1:
             raise ValueError(f"demos.noise={self.noise} must lie between 0 and 1.")
         require_at_most(self, {"episodes": MAX_EPISODES}, "demos.")
@@ -58,11 +57,7 @@ class DistillConfig:
 
     def __post_init__(self) -> None:
         """Check the ranges."""
-        for name in ("updates", "batch_size", "memory_rows"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"distill.{name}={getattr(self, name)} must be at least 1.")
-        if self.env_steps < 0:
-            raise ValueError(f"distill.env_steps={self.env_steps} must not be negative.")
+        require_at_least(self, {"updates": 1, "batch_size": 1, "memory_rows": 1, "env_steps": 0}, "distill.")
         if not 0 < self.learning_rate < math.inf:
             raise ValueError(f"distill.learning_rate={self.learning_rate} must be positive.")
         limits = {"updates": MAX_ENV_STEPS, "env_steps": MAX_ENV_STEPS, "batch_size": MAX_BATCH}
@@ -103,15 +98,8 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         """Check the fields against each other."""
-        for name in (
-            "evaluation_episodes",
-            "curve_every",
-            "curve_episodes",
-            "checkpoint_every",
-            "metrics_every",
-        ):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} must be at least 1.")
+        counts = ("evaluation_episodes", "curve_every", "curve_episodes", "checkpoint_every", "metrics_every")
+        require_at_least(self, dict.fromkeys(counts, 1) | {"seed": 0})
         require_at_most(
             self,
             {
@@ -120,8 +108,6 @@ class TrainConfig:
                 "curve_episodes": MAX_EPISODES,
             },
         )
-        if self.seed < 0:
-            raise ValueError(f"seed={self.seed} must not be negative.")
         if not MIN_LENGTH <= self.short_term_length <= MAX_LENGTH:
             raise ValueError(
                 f"short_term_length={self.short_term_length} must lie between {MIN_LENGTH} and {MAX_LENGTH}."

@@ -23,7 +23,7 @@ from grasp_control.rollout import EpisodeResult, episode_seeds
 from grasp_control.run import RunFolder, load_config
 from grasp_control.runtime.local import LocalTrainer
 from grasp_sim import registry
-from grasp_sim.cli import require_at_most, require_path, run_command
+from grasp_sim.cli import require_at_least, require_at_most, require_path, run_command
 from grasp_sim.config import EnvConfig
 from grasp_sim.errors import UserError
 
@@ -53,8 +53,7 @@ class DistillCommand:
 
     def __post_init__(self) -> None:
         """Check the ranges."""
-        if self.episodes < 1:
-            raise ValueError(f"episodes={self.episodes} must be at least 1.")
+        require_at_least(self, {"episodes": 1})
         require_at_most(self, {"episodes": MAX_EPISODES})
         require_path("run", self.run)
         require_path("out", self.out)

@@ -11,10 +11,11 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import IO
+from typing import IO, Self
 
 from torch.utils.tensorboard import SummaryWriter
 
+from grasp_control.stopwatch import Stopwatch
 from grasp_control.tables import (
     STEP_COLUMN,
     MetricsError,
@@ -36,12 +37,16 @@ class MetricsWriter:
         resume_step: None for a new run, which refuses to touch streams that are already there. A number for
             a resumed run: rows with a larger `env_step`, written after the checkpoint was taken, are removed,
             and so is a half-written last line. Streams without that column are kept whole.
+        stopwatch: noted with every row, so that the time of a call that is killed counts, too.
     """
 
-    def __init__(self, run_dir: str | Path, resume_step: int | None = None) -> None:
+    def __init__(
+        self, run_dir: str | Path, resume_step: int | None = None, stopwatch: Stopwatch | None = None
+    ) -> None:
         self.run_dir = Path(run_dir)
         self.run_dir.mkdir(parents=True, exist_ok=True)
         self._resumed = resume_step is not None
+        self._stopwatch = stopwatch
         self._columns: dict[str, list[str]] = {}
         self._rows_written: dict[str, int] = {}
         self._files: dict[str, tuple[IO[str], IO[str]]] = {}
@@ -82,10 +87,6 @@ class MetricsWriter:
             drop_rows(path, same, rows)
         self._append(stream, rows)
 
-    def flush(self) -> None:
-        """Hand TensorBoard's queue to the disk; the CSV and JSON-lines files are always there already."""
-        self._scalars.flush()
-
     def close(self) -> None:
         """Flush and close every file."""
         for files in self._files.values():
@@ -94,7 +95,7 @@ class MetricsWriter:
         self._files.clear()
         self._scalars.close()
 
-    def __enter__(self) -> MetricsWriter:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -119,6 +120,8 @@ class MetricsWriter:
             self._rows_written[stream] += 1
         for file in self._files.get(stream, ()):
             file.flush()
+        if self._stopwatch is not None:
+            self._stopwatch.note()
 
     def _open(self, stream: str, columns: list[str]) -> None:
         path = self.run_dir / f"{stream}.csv"

@@ -195,19 +195,19 @@ class PolicyEnsemble(nn.Module):
         pairs = [member(own) for member, own in zip(self.members, rows, strict=True)]
         return torch.stack([mean for mean, _ in pairs]), torch.stack([std for _, std in pairs])
 
-    def sample(self, windows: Tensor, generator: torch.Generator, count: int) -> Tensor:
-        """(count * K, B, A): `count` draws from each member for windows (B, W), clipped; no gradient."""
-        with torch.no_grad():
-            mean, std = self(windows)
-            noise = torch.randn((count, *mean.shape), generator=generator, device=mean.device)
-            return (mean + std * noise).clamp(-1.0, 1.0).flatten(0, 1)
-
     def sample_member(self, member: int, windows: Tensor, generator: torch.Generator) -> Tensor:
         """(1, B, A): one draw from a single member for windows (B, W), clipped; no gradient."""
         with torch.no_grad():
             mean, std = self.members[member](windows)
             noise = torch.randn(mean.shape, generator=generator, device=mean.device)
             return (mean + std * noise).clamp(-1.0, 1.0)[None]
+
+
+@torch.no_grad()
+def draw(mean: Tensor, std: Tensor, generator: torch.Generator, count: int) -> Tensor:
+    """(count * K, B, A): `count` draws from each member of an ensemble's output (K, B, A), clipped."""
+    noise = torch.randn((count, *mean.shape), generator=generator, device=mean.device)
+    return (mean + std * noise).clamp(-1.0, 1.0).flatten(0, 1)
 
 
 class _Critic(nn.Module):

@@ -18,6 +18,7 @@ from rich.table import Table
 
 from grasp_control import figures
 from grasp_control.figures import MOVING_AVERAGE_EPISODES, Columns, moving_average
+from grasp_control.markdown import markdown
 from grasp_control.summary import HEADINGS, PolicySummary, evaluation_points, explanations, summarise
 from grasp_control.tables import STEP_COLUMN, read_stream
 from grasp_control.video import filmstrip_path
@@ -91,9 +92,8 @@ class _MissingError(Exception):
 def _result(summaries: Sequence[PolicySummary]) -> list[str]:
     if not summaries:
         return ["No policy was evaluated."]
-    rows = [HEADINGS, ("---", *["---:"] * (len(HEADINGS) - 1)), *(summary.cells() for summary in summaries)]
-    table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
-    return [table, "\n".join(f"- {line}" for line in explanations(summaries))]
+    rows = [dict(zip(HEADINGS, summary.cells(), strict=True)) for summary in summaries]
+    return [markdown(rows, numbers=True).strip(), "\n".join(f"- {line}" for line in explanations(summaries))]
 
 
 def _facts(streams: Mapping[str, Columns]) -> list[str]:

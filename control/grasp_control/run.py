@@ -17,6 +17,8 @@ from grasp_control.config import TrainConfig
 from grasp_sim.errors import UserError
 
 CONFIG_FILE, PARTIAL_FILE, LOCK_FILE = "config.yaml", "config.partial", ".lock"
+WALL_FILE = "wall_s"
+"""Seconds of wall time over all calls, as a number."""
 # These may change between the start of a run and its end without changing what is learned.
 _FREE = {"video", "metrics_every", "curve_every", "curve_episodes"}
 
@@ -45,14 +47,7 @@ class RunFolder:
 
         Raises UserError when another process is training there.
         """
-        self.path.mkdir(parents=True, exist_ok=True)
-        with (self.path / LOCK_FILE).open("w") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # released by the system if we are killed
-            except OSError:
-                raise UserError(
-                    f"{self.path} is in use by another training: wait for it, or choose another out=..."
-                ) from None
+        with held(self.path):
             stored = self.path / CONFIG_FILE
             if not stored.exists():
                 partial = self.path / PARTIAL_FILE
@@ -78,7 +73,22 @@ class RunFolder:
         self.checkpoints = self.path / "checkpoints"
         self.bundle = self.path / "bundle"
         self.video = self.path / "grasps.mp4"
+        self.wall_s = self.path / WALL_FILE
         self.report = self.path / "report" / "REPORT.md"
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Make the folder and hold it until the end of the `with` block; UserError where another process does."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / LOCK_FILE).open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # released by the system if we are killed
+        except OSError:
+            raise UserError(
+                f"{folder} is in use by another training: wait for it, or choose another folder."
+            ) from None
+        yield
 
 
 def load_config(run: Path) -> TrainConfig:

@@ -26,7 +26,15 @@ POLICY_MEANINGS = {
     "cloned": "the actors after imitating the demonstrations, before training: what training has to beat",
 }
 
-HEADINGS = ("policy", "success", "95 % interval", "successes", "mean return", "mean steps", "slips")
+HEADINGS: tuple[str, ...] = (
+    "policy",
+    "success",
+    "95 % interval",
+    "successes",
+    "mean return",
+    "mean steps",
+    "slips",
+)
 """Column titles of the result table, for `PolicySummary.cells`."""
 
 
@@ -34,6 +42,8 @@ class PolicySummary(NamedTuple):
     """What an evaluation says about one policy."""
 
     policy: str
+    env_step: float
+    """Environment steps taken before it; NaN where the run did not say."""
     successes: int
     episodes: int
     low: float
@@ -72,11 +82,13 @@ def summarise(run_dir: str | Path) -> list[PolicySummary]:
     """The final evaluation of each policy: its rows with the largest `env_step`, all where there is none."""
     columns = read_stream(run_dir, "evaluation")
     summaries = []
-    for policy, _, rows in _evaluations(columns, last_step=np.inf):
+    for policy, step, rows in _evaluations(columns, last_step=np.inf):
         successes, episodes = int(columns["success"][rows].sum()), int(rows.sum())
         low, high = wilson_interval(successes, episodes)
         means = [_mean(columns, name, rows) for name in ("return", "length", "slip")]
-        summary = PolicySummary(policy, successes, episodes, low, high, *means)
+        summary = PolicySummary(
+            policy, step if np.isfinite(step) else np.nan, successes, episodes, low, high, *means
+        )
         if summaries and summaries[-1].policy == policy:  # Evaluations come in the order of their steps.
             summaries.pop()
         summaries.append(summary)

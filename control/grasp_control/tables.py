@@ -26,26 +26,6 @@ class MetricsError(ValueError):
     """A row does not fit its stream: a fault of the program that wrote it."""
 
 
-def write_stream(run_dir: str | Path, stream: str, rows: Iterable[Mapping[str, Value]]) -> Path:
-    """Write a whole stream at once, in place of an older one, and answer its CSV path.
-
-    For results that are computed in one go and may be computed again, such as a final evaluation. The old
-    file stays until the new one is complete.
-    """
-    path = Path(run_dir) / f"{stream}.csv"
-    plain = [{name: plain_value(value) for name, value in row.items()} for row in rows]
-    if not plain:
-        raise MetricsError(f"stream {stream!r} was given no rows; {path} is left as it was.")
-    columns = list(plain[0])
-    for number, row in enumerate(plain):
-        if set(row) != set(columns):
-            raise MetricsError(
-                f"row {number} of {stream!r} has the columns {list(row)}; the first has {columns}."
-            )
-    _replace(path, columns, plain)
-    return path
-
-
 def read_stream(run_dir: str | Path, stream: str) -> dict[str, np.ndarray]:
     """Columns of a stream, empty when it does not exist. Number columns are float64 (empty cells are NaN),
     others are arrays of str. A half-written last line is left out."""

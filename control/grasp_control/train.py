@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from pathlib import Path
 
 import gymnasium
@@ -21,6 +20,7 @@ from grasp_control.report import print_table, write_report
 from grasp_control.rollout import episode_seeds, evaluate
 from grasp_control.run import RunFolder
 from grasp_control.runtime.local import LocalTrainer
+from grasp_control.stopwatch import Stopwatch
 from grasp_control.summary import summarise
 from grasp_control.video import VideoError, render_grasps
 from grasp_demos.episode import Episode
@@ -67,27 +67,20 @@ def train(config: TrainConfig) -> None:
             print_table(summarise(run.path))
             print(f"{run.path} is finished: see {run.report}. Train anew with another seed=... or out=...")
             return
-        train_in(config, run, env, episodes or load_demonstrations(config, run, env, RECORD))
+        stopwatch = Stopwatch(run.wall_s)
+        train_in(config, run, env, episodes or load_demonstrations(config, run, env, RECORD), stopwatch)
+        stopwatch.note()
+        print(f"Wall time of all calls: {stopwatch.seconds / 60:.1f} min")
 
 
-def train_in(config: TrainConfig, run: RunFolder, env: gymnasium.Env, episodes: list[Episode]) -> None:
+def train_in(
+    config: TrainConfig, run: RunFolder, env: gymnasium.Env, episodes: list[Episode], stopwatch: Stopwatch
+) -> None:
     """The main job, top to bottom."""
-    started = time.monotonic()
     trainer = make_trainer(config, env, episodes)
     checkpoints = CheckpointStore(run.checkpoints)
-    resuming = bool(checkpoints.steps())
-    if resuming:
-        trainer.resume(checkpoints.load_latest())
-        print(f"Resuming {run.path} at environment step {trainer.env_steps}.")
-    # The folder is this run's: what stands there from before the first checkpoint is done again.
-    with MetricsWriter(run.path, resume_step=trainer.env_steps if resuming else -1) as metrics:
-        if not resuming:
-            if episodes:
-                clone(config, trainer)
-                measure(config, trainer, MEASURE_CLONED, "cloned", metrics)
-            trainer.save(checkpoints)
-        learn(config, trainer, checkpoints, metrics)
-        measure(config, trainer, MEASURE_HYBRID, "hybrid", metrics)
+    with MetricsWriter(run.path, resume(run, trainer, checkpoints), stopwatch) as metrics:
+        train_hybrid(config, trainer, checkpoints, metrics)
         student, practice = distill_trainer(config, trainer, DISTIL)
         metrics.replace_table("distillation", result_rows("student", config.env_steps, practice))
         manifest = manifest_of(config, run.path, trainer.env.unwrapped.action_scale)  # type: ignore[attr-defined]
@@ -95,7 +88,32 @@ def train_in(config: TrainConfig, run: RunFolder, env: gymnasium.Env, episodes: 
         results = prove(run.bundle, student, manifest, config.env, seeds, PROVE)
         metrics.replace_table("evaluation", result_rows("exported", config.env_steps, results))
     finish(config, run)
-    print(f"Wall time of this call: {(time.monotonic() - started) / 60:.1f} min")
+
+
+def resume(run: RunFolder, trainer: LocalTrainer, checkpoints: CheckpointStore) -> int:
+    """Go on from the newest checkpoint; its step, or -1 where there is none.
+
+    The folder is this run's: what stands there from before the first checkpoint is done again.
+    """
+    if not checkpoints.steps():
+        return -1
+    trainer.resume(checkpoints.load_latest())
+    print(f"Resuming {run.path} at environment step {trainer.env_steps}.", flush=True)
+    return trainer.env_steps
+
+
+def train_hybrid(
+    config: TrainConfig, trainer: LocalTrainer, checkpoints: CheckpointStore, metrics: MetricsWriter
+) -> None:
+    """Clone, if there is something to and no checkpoint shows that it was done, and train; the policy is
+    measured after both."""
+    if not checkpoints.steps():
+        if trainer.memory.success_rows:
+            clone(config, trainer)
+            measure(config, trainer, MEASURE_CLONED, "cloned", metrics)
+        trainer.save(checkpoints)
+    learn(config, trainer, checkpoints, metrics)
+    measure(config, trainer, MEASURE_HYBRID, "hybrid", metrics)
 
 
 def clone(config: TrainConfig, trainer: LocalTrainer) -> None:

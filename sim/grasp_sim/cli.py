@@ -156,6 +156,13 @@ def require_at_most(settings: object, limits: Mapping[str, float], prefix: str =
             raise ValueError(f"{prefix}{name}={getattr(settings, name)} is more than {limit}.")
 
 
+def require_at_least(settings: object, limits: Mapping[str, float], prefix: str = "") -> None:
+    """For `__post_init__`: raise ValueError naming a field that is below its limit."""
+    for name, limit in limits.items():
+        if getattr(settings, name) < limit:
+            raise ValueError(f"{prefix}{name}={getattr(settings, name)} must be at least {limit}.")
+
+
 def require_path(name: str, value: str) -> None:
     """For `__post_init__`: raise ValueError for an empty path, which would mean the current folder."""
     if not value.strip():

@@ -70,7 +70,7 @@ def test_a_baseline_sees_bit_for_bit_what_empo2_sees():
 
 
 def test_at_a_time_out_the_true_last_window_is_bootstrapped_from():
-    """CASES 12: what follows is not the next episode's first window, and the step is not terminal."""
+    """What follows is not the next episode's first window, and the step is not terminal."""
     vec = DummyVecEnv([lambda: window_env(horizon=12)])
     model = methods.make_sac(VecNormalize(vec, norm_obs=False, norm_reward=False), seed=0, env_steps=12)
     model.learning_starts = 100

@@ -1,4 +1,4 @@
-"""Policy bundles: parity, units, manifests, refusals, and running without torch (C3; cases 17, 18)."""
+"""Policy bundles: parity, units, manifests, refusals, and running without torch (C3)."""
 
 from __future__ import annotations
 

@@ -163,6 +163,15 @@ def test_the_report_names_levels_and_ratios(tmp_path):
     assert (tmp_path / "all.png").stat().st_size > 1000
 
 
+def test_runs_that_share_only_the_cloned_policy_have_no_ratio(tmp_path):
+    """Two seeds of EMPO2 that were evaluated at different steps: only step 0 is on the curve."""
+    lines = [line("empo2", seed, steps, 0.95) for seed in (0, 1) for steps in (0, 100 + seed)]
+    write(tmp_path / "a.csv", [*lines, line("sac", 0, 1000, 0.9)])
+    curves = read_curves(tmp_path / "a.csv")
+    assert [list(curve.steps) for curve in curves] == [[0], [1000]]
+    assert step_ratios(curves) == []
+
+
 def test_the_interquartile_mean_leaves_out_the_outer_quarters():
     """Of 0, 0.5, 0.7, 1 the inner two are averaged; the interval holds the mean and stays within the data."""
     mean, low, high = intervals(np.array([0.0, 0.5, 0.7, 1.0])[:, None, None])

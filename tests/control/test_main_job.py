@@ -16,6 +16,7 @@ import pytest
 
 from grasp_control.config import TrainConfig
 from grasp_control.run import RunFolder
+from grasp_control.stopwatch import read_seconds
 
 SMALL = [
     "env_steps=560",
@@ -65,10 +66,12 @@ def finished(tmp_path_factory) -> Path:
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     assert not (folder / "run" / "bundle").exists()
+    killed_after, resumed_at = read_seconds(folder / "run" / "wall_s"), time.monotonic()
     again = run("train", "out=run", *SMALL, cwd=folder)
     assert again.returncode == 0, again.stderr
     assert "Resuming run at environment step" in again.stdout
     (folder / "stdout").write_text(again.stdout)
+    (folder / "seconds").write_text(f"{killed_after} {time.monotonic() - resumed_at}")
     return folder
 
 
@@ -114,12 +117,19 @@ def test_no_step_is_counted_twice_after_the_kill(finished):
 
 
 @pytest.mark.slow
+def test_the_wall_time_is_that_of_both_calls(finished):
+    killed_after, resumed_for = map(float, (finished / "seconds").read_text().split())
+    assert killed_after > 0
+    assert killed_after < read_seconds(finished / "run" / "wall_s") < killed_after + resumed_for
+
+
+@pytest.mark.slow
 def test_a_finished_run_is_shown_and_not_touched(finished):
-    before = (finished / "run" / "evaluation.csv").read_bytes()
+    before = {name: (finished / "run" / name).read_bytes() for name in ("evaluation.csv", "wall_s")}
     again = run("train", "out=run", *SMALL, cwd=finished)
     assert again.returncode == 0
     assert "is finished" in again.stdout
-    assert (finished / "run" / "evaluation.csv").read_bytes() == before
+    assert {name: (finished / "run" / name).read_bytes() for name in before} == before
 
 
 @pytest.mark.slow

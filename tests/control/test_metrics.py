@@ -11,7 +11,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from grasp_control.intervals import wilson_interval
 from grasp_control.metrics import MetricsWriter
-from grasp_control.tables import MetricsError, read_stream, write_stream
+from grasp_control.tables import MetricsError, read_stream
 from grasp_sim.errors import UserError
 
 
@@ -100,19 +100,6 @@ def test_resuming_over_a_half_written_header_starts_the_stream_anew(tmp_path):
 
 def test_a_missing_stream_reads_as_empty(tmp_path):
     assert read_stream(tmp_path, "train") == {}
-
-
-def test_a_stream_written_whole_replaces_the_old_one(tmp_path):
-    write_stream(tmp_path, "evaluation", [{"policy": "cloned", "success": True}])
-    write_stream(tmp_path, "evaluation", [{"policy": "exported", "success": False}] * 2)
-    columns = read_stream(tmp_path, "evaluation")
-    assert columns["policy"].tolist() == ["exported", "exported"]
-    assert columns["success"].tolist() == [0.0, 0.0]
-    with pytest.raises(MetricsError, match="left as it was"):
-        write_stream(tmp_path, "evaluation", [])
-    with pytest.raises(MetricsError, match="row 1"):
-        write_stream(tmp_path, "evaluation", [{"policy": "a"}, {"police": "b"}])
-    assert len(read_stream(tmp_path, "evaluation")["policy"]) == 2
 
 
 def test_numbers_become_scalars_over_env_steps_and_tables_do_not(tmp_path):

@@ -16,6 +16,7 @@ from grasp_control.networks import (
     Normaliser,
     PolicyEnsemble,
     QEnsemble,
+    draw,
     fit_normaliser,
     mlp,
     track,
@@ -148,13 +149,13 @@ def test_ensemble_samples_are_seeded_bounded_and_distributed_as_stated():
     ensemble = decided_ensemble()
     windows = torch.randn(2, W, generator=generator(1))
     count = 10_000
-    samples = ensemble.sample(windows, generator(5), count)
+    mean, std = ensemble(windows)
+    samples = draw(mean, std, generator(5), count)
     assert samples.shape == (count * K, 2, A)
     assert not samples.requires_grad
-    assert torch.equal(samples, ensemble.sample(windows, generator(5), count))
-    assert not torch.equal(samples, ensemble.sample(windows, generator(6), count))
+    assert torch.equal(samples, draw(mean, std, generator(5), count))
+    assert not torch.equal(samples, draw(mean, std, generator(6), count))
     assert samples.abs().max() == 1.0  # some draws lie outside and are clipped
-    mean, std = ensemble(windows)
     by_member = samples.reshape(count, K, 2, A)
     inside = mean.abs() + 3.0 * std < 1.0  # elsewhere the clip shifts both
     assert inside.any(dim=-1).any(dim=-1).sum() >= 2
@@ -178,7 +179,7 @@ def test_sampling_one_member_draws_from_that_members_distribution():
 def test_sampling_leaves_the_global_random_state_alone():
     ensemble = PolicyEnsemble(W, A, K, generator(), hidden=HIDDEN)
     before = torch.get_rng_state()
-    ensemble.sample(torch.zeros(1, W), generator(1), 3)
+    draw(*ensemble(torch.zeros(1, W)), generator(1), 3)
     ensemble.sample_member(0, torch.zeros(1, W), generator(1))
     assert torch.equal(before, torch.get_rng_state())
 
@@ -225,3 +226,11 @@ def test_track_moves_the_target_by_the_rate():
     assert target.tolist() == [1.5, 2.0]
     with pytest.raises(ValueError, match="zip"):
         track([target], [], 0.25)
+
+
+def test_draws_take_one_pass_over_the_network_and_keep_the_order_of_the_noise():
+    ensemble = decided_ensemble()
+    mean, std = ensemble(torch.randn(2, W, generator=generator(1)))
+    noise = torch.randn((3, *mean.shape), generator=generator(5))
+    samples = draw(mean, std, generator(5), 3)
+    assert torch.equal(samples, (mean + std * noise).clamp(-1.0, 1.0).flatten(0, 1).detach())

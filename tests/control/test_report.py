@@ -14,9 +14,16 @@ from grasp_control import figures
 from grasp_control.metrics import MetricsWriter
 from grasp_control.report import print_table, write_report
 from grasp_control.summary import evaluation_points, summarise
-from grasp_control.tables import read_stream, write_stream
+from grasp_control.tables import read_stream
 
 FIGURES = ["success", "learning_curve", "entropy", "hit_rate", "score_histogram", "sources", "slips"]
+
+
+def write_stream(run_dir, stream: str, rows: list[dict]) -> None:
+    """The stream as a run that wrote only these rows leaves it."""
+    (run_dir / f"{stream}.csv").unlink(missing_ok=True)
+    with MetricsWriter(run_dir) as metrics:
+        metrics.write_table(stream, rows)
 
 
 def evaluation_rows(policy: str, successes: int, episodes: int, **more: float) -> list[dict]:

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from grasp_control.bench.expert import ExpertBenchConfig
+from grasp_control.bench.learning import LearningConfig
 from grasp_control.bench.memory import MemoryBenchConfig
+from grasp_control.bench.pictures import PicturesConfig
 from grasp_control.bench.runs import RunsConfig
+from grasp_control.bench.sim import SimBenchConfig
+from grasp_control.bench.transfer import TransferConfig
 from grasp_control.config import TrainConfig
 from grasp_control.distill import DistillCommand
 from grasp_control.evaluate import EvalConfig
@@ -15,6 +20,7 @@ from grasp_sim.cli import parse_config
 from grasp_sim.errors import UserError
 
 EVAL, DISTILL, REPLAY, RUNS = ["bundle=b"], ["run=r", "out=o"], ["path=p"], ["runs=[a]"]
+TRANSFER = ["bundles=[b]"]
 
 
 @pytest.mark.parametrize(
@@ -42,7 +48,7 @@ EVAL, DISTILL, REPLAY, RUNS = ["bundle=b"], ["run=r", "out=o"], ["path=p"], ["ru
             "env.control_mode=torque is not known. Choices: servo, osc.",
         ),
         (TrainConfig, ["env.reward=sprse"], "Did you mean 'sparse'?"),
-        (EvalConfig, [*EVAL, "seed=-1"], "seed=-1 must not be negative."),
+        (EvalConfig, [*EVAL, "seed=-1"], "seed=-1 must be at least 0."),
         (EvalConfig, [*EVAL, "seeds=[3,-2]"], "seeds=[3, -2] must not be negative."),
         (EvalConfig, [*EVAL, "episodes=9223372036854775808"], "episodes=9223372036854775808 is more than"),
         (EvalConfig, ["bundle="], "bundle is empty: name a file or folder"),
@@ -52,9 +58,26 @@ EVAL, DISTILL, REPLAY, RUNS = ["bundle=b"], ["run=r", "out=o"], ["path=p"], ["ru
         (ReplayConfig, ["path=' '"], "path is empty"),
         (RunsConfig, [*RUNS, "out=."], "out='.' names no file"),
         (RunsConfig, [*RUNS, "out=runs/.."], "out='runs/..' names no file"),
-        (MemoryBenchConfig, ["seed=-1"], "seed=-1 must not be negative."),
+        (RunsConfig, [*RUNS, "out="], "out is empty"),
+        (MemoryBenchConfig, ["seed=-1"], "seed=-1 must be at least 0."),
         (MemoryBenchConfig, ["rows=3000000"], "rows=3000000 and retrieval_rows="),
         (MemoryBenchConfig, ["batch=1000000000000"], "batch=1000000000000 is more than 1000000."),
+        (ExpertBenchConfig, ["environments=[]"], "environments is empty: name at least one."),
+        (ExpertBenchConfig, ["horizon=0"], "horizon=0 must be at least 1."),
+        (ExpertBenchConfig, ["out=runs/.."], "out='runs/..' names no file"),
+        (LearningConfig, ["every=0"], "every=0 must be at least 1."),
+        (LearningConfig, ["out=.."], "out='..' names no file"),
+        (PicturesConfig, ["environments=[]"], "environments is empty: name at least one."),
+        (PicturesConfig, ["seed=-1"], "seed=-1 must be at least 0."),
+        (PicturesConfig, ["out="], "out is empty"),
+        (SimBenchConfig, ["environments=[]"], "environments is empty: name at least one."),
+        (SimBenchConfig, ["resets=-1"], "resets=-1 must be at least 0."),
+        (SimBenchConfig, ["out="], "out is empty"),
+        (TransferConfig, [*TRANSFER, "seed=-1"], "seed=-1 must be at least 0."),
+        (TransferConfig, [*TRANSFER, "horizon=0"], "horizon=0 must be at least 1."),
+        (TransferConfig, [*TRANSFER, "environments=[]"], "environments is empty: name at least one."),
+        (TransferConfig, [*TRANSFER, "environments=[pybullet-lfit]"], "Did you mean 'pybullet-lift'?"),
+        (TransferConfig, [*TRANSFER, "out=."], "out='.' names no file"),
     ],
 )
 def test_settings_out_of_range_are_named_with_their_limit(command, settings, said):
@@ -72,6 +95,8 @@ def test_settings_out_of_range_are_named_with_their_limit(command, settings, sai
         (EvalConfig, [*EVAL, "seed=0", "seeds=[0,1]"]),
         (RunsConfig, [*RUNS, "out=lift.v2"]),
         (MemoryBenchConfig, ["rows=2000000"]),
+        (SimBenchConfig, ["resets=0"]),
+        (TransferConfig, [*TRANSFER, "seed=0", "horizon=1", "out=runs/v1.2"]),
     ],
 )
 def test_settings_at_their_limits_are_taken(command, settings):

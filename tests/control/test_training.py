@@ -174,7 +174,7 @@ def test_another_seed_gives_other_networks():
 
 
 def test_a_resumed_run_continues_exactly(tmp_path):
-    """Case 15: networks, optimisers, targets, memory, priorities, counters and random state all return."""
+    """Networks, optimisers, targets, memory, priorities, counters and random state all return."""
     store = CheckpointStore(tmp_path)
     straight = make_trainer()
     advance(straight, 150)
@@ -202,6 +202,21 @@ def test_own_successes_and_failures_are_told_apart_from_demonstrations():
     row = trainer.metrics_row(trainer.learn())
     shares = [row[f"share_{source}"] for source in ("demo", "online", "success", "slip")]
     assert sum(shares) == pytest.approx(1)
+
+
+def test_an_episode_with_a_simulator_fault_is_counted_and_not_learned_from():
+    trainer = make_trainer()
+    step = trainer.env.step
+
+    def broken(action):
+        observation, reward, terminated, truncated, info = step(action)
+        return observation, reward, terminated, truncated, info | {"sim_fault": True}
+
+    held = len(trainer.memory)
+    trainer.env.step = broken  # type: ignore[method-assign]
+    trainer.sample_episode()
+    assert trainer.metrics_row({})["faulty_episodes"] == 1
+    assert len(trainer.memory) == held
 
 
 def test_cloning_lowers_the_loss_and_learning_solves_the_task():

@@ -7,10 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from grasp_control import progress
-from grasp_control.bench.measure import markdown, show_rows, write_rows
+from grasp_control.bench.measure import beside, show_rows, write_rows
+from grasp_control.bench.settings import require_beginning, require_environments
+from grasp_control.config import MAX_EPISODES
 from grasp_control.intervals import wilson_interval
+from grasp_control.markdown import markdown
 from grasp_sim import registry
-from grasp_sim.cli import require_choice, run_command
+from grasp_sim.cli import require_at_least, require_at_most, run_command
 from grasp_sim.env import GraspEnv
 from grasp_sim.expert import perform
 
@@ -37,13 +40,10 @@ class ExpertBenchConfig:
     """Beginning of the names of the files written."""
 
     def __post_init__(self) -> None:
-        for name in self.environments:
-            require_choice("environments", name, registry.names())
-        for name, least in (("episodes", 1), ("horizon", 1), ("seed", 0)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name}={getattr(self, name)} must be at least {least}.")
-        if not self.environments:
-            raise ValueError("environments is empty: name at least one.")
+        require_environments(self.environments)
+        require_at_least(self, {"episodes": 1, "horizon": 1, "seed": 0})
+        require_at_most(self, {"episodes": MAX_EPISODES})
+        require_beginning(self.out)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -68,8 +68,8 @@ def measure(config: ExpertBenchConfig) -> None:
             table.append(_summary(name, mode, rows))
     show_rows("Scripted expert", table)
     out = Path(config.out)
-    write_rows(out.with_suffix(".csv"), episodes)
-    out.with_suffix(".md").write_text(markdown(table))
+    write_rows(beside(out, ".csv"), episodes)
+    beside(out, ".md").write_text(markdown(table))
     print(f"Written: {out}.csv, {out}.md")
 
 

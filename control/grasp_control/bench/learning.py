@@ -15,10 +15,17 @@ from pathlib import Path
 
 from grasp_control.bench.learning_cell import COLUMNS, DEMONSTRATED, VARIANTS, Cell, settings_of
 from grasp_control.bench.learning_report import report
-from grasp_control.bench.measure import write_rows
+from grasp_control.bench.measure import beside, write_rows
+from grasp_control.bench.settings import require_beginning, require_environments
 from grasp_control.config import MAX_ENV_STEPS, MAX_EPISODES
-from grasp_sim import registry
-from grasp_sim.cli import overrides, require_at_most, require_choice, require_path, run_command
+from grasp_sim.cli import (
+    overrides,
+    require_at_least,
+    require_at_most,
+    require_choice,
+    require_path,
+    run_command,
+)
 from grasp_sim.errors import UserError
 from grasp_sim.rewards import REWARDS
 
@@ -89,18 +96,16 @@ class LearningConfig:
                 raise ValueError(f"{name} is empty: name at least one.")
             if len(set(values)) < len(values):
                 raise ValueError(f"{name}={values} holds the same twice.")
+        require_environments([text.partition(":")[0] for text in self.environments])
         for text in self.environments:
-            env, colon, reward = text.partition(":")
-            require_choice("environments", env, registry.names())
+            _, colon, reward = text.partition(":")
             if colon:
                 require_choice(f"the reward of environments={text}:", reward, REWARDS)
         for method in self.methods:
             require_choice("methods", method, DEMONSTRATED)
         for variant in self.variants:
             require_choice("variants", variant, VARIANTS)
-        for name, least in (("env_steps", 1), ("every", 1), ("episodes", 1)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name}={getattr(self, name)} must be at least {least}.")
+        require_at_least(self, {"env_steps": 1, "every": 1, "episodes": 1})
         if min(self.seeds) < 0:
             raise ValueError(f"seeds={self.seeds} must not be negative.")
         if min(self.demos) < 1:
@@ -108,8 +113,8 @@ class LearningConfig:
         if self.processes not in (1, 2):
             raise ValueError(f"processes={self.processes} must be 1 or 2.")
         require_at_most(self, {"env_steps": MAX_ENV_STEPS, "episodes": MAX_EPISODES})
-        for name in ("runs", "out"):
-            require_path(name, getattr(self, name))
+        require_path("runs", self.runs)
+        require_beginning(self.out)
 
     def cells(self) -> list[Cell]:
         """The grid, seed by seed, so that an unfinished one compares all methods already."""
@@ -142,7 +147,7 @@ class ReportConfig:
     """Beginning of the names of the files: OUT.csv is read, OUT.md and OUT.png are written."""
 
     def __post_init__(self) -> None:
-        require_path("out", self.out)
+        require_beginning(self.out)
 
 
 REPORT_HELP = "Write the table and the figure of the raw results OUT.csv again."
@@ -275,7 +280,7 @@ def _status(cells: Sequence[Cell], failed: Sequence[tuple[Cell, str]], processes
 
 def collect(cells: Sequence[Cell], out: Path) -> bool:
     """Put the finished cells' rows into OUT.csv in place of older ones; false where there are no rows."""
-    path = out.with_name(f"{out.name}.csv")
+    path = beside(out, ".csv")
     rows = _rows(path) if path.exists() else []
     if rows and tuple(rows[0]) != COLUMNS:
         raise UserError(
@@ -290,9 +295,7 @@ def collect(cells: Sequence[Cell], out: Path) -> bool:
     rows = [row for row in rows if key(row) not in replaced] + fresh
     rows.sort(key=lambda row: (*row_order(row), int(row["env_steps"])))
     if rows:
-        partial = path.with_suffix(".new")
-        write_rows(partial, rows)
-        os.replace(partial, path)
+        write_rows(path, rows)
     return bool(rows)
 
 

@@ -1,19 +1,17 @@
 """One cell of `grasp-bench learning`: one method on one environment from one seed, in a process of its own.
 
-What is in a cell's folder: `cell.json` (its settings), `log.txt` (what it printed), `progress` (environment
-steps and seconds so far), `run/` (demonstrations, checkpoints and every evaluation episode) and, once it is
+What is in a cell's folder: `cell.json` (its settings), `log.txt` (what it printed), `steps` (environment
+steps so far), `run/` (demonstrations, checkpoints, every evaluation episode, seconds so far) and, once it is
 finished, `result.csv`.
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -26,9 +24,10 @@ from grasp_control.checkpoint import CheckpointStore
 from grasp_control.config import TrainConfig
 from grasp_control.evaluate import result_rows
 from grasp_control.metrics import MetricsWriter
-from grasp_control.run import RunFolder
+from grasp_control.run import WALL_FILE, RunFolder, held
+from grasp_control.stopwatch import Stopwatch, read_seconds
 from grasp_control.tables import STEP_COLUMN, Value, plain_value, read_stream
-from grasp_control.train import MEASURE_CLONED, MEASURE_HYBRID, RECORD, clone, learn, measure
+from grasp_control.train import RECORD, resume, train_hybrid
 from grasp_sim import registry
 from grasp_sim.cli import overrides, parse_config, run_command
 from grasp_sim.errors import UserError
@@ -51,7 +50,7 @@ VARIANTS: dict[str, list[str]] = {
 }
 """EMPO2 with a part left out: the settings of grasp-train that do it."""
 
-_MISSING_SB3 = "the baselines need Stable-Baselines3: install the extra with pip install -e '.[baselines]'."
+_MISSING_SB3 = "the baselines need Stable-Baselines3: pip install -c requirements.lock -e '.[baselines]'."
 
 
 @dataclass
@@ -106,11 +105,8 @@ class Cell:
 
     def progress(self) -> tuple[int, float]:
         """Environment steps and seconds so far."""
-        try:
-            steps, seconds = (self.path / "progress").read_text().split()
-        except (FileNotFoundError, ValueError):
-            return 0, 0.0
-        return int(steps), float(seconds)
+        steps = self.path / "steps"
+        return int(steps.read_text()) if steps.exists() else 0, read_seconds(self.path / "run" / WALL_FILE)
 
     def train_config(self) -> TrainConfig:
         """The cell as settings of grasp-train. A baseline has no use for EMPO2's own, such as `env_steps`."""
@@ -139,7 +135,8 @@ def main() -> int:
 def run(cell: Cell) -> None:
     """Train, evaluate on the way, and write the result when all is done."""
     torch.set_num_threads(1)
-    with _held(cell):
+    with held(cell.path):
+        (cell.path / "cell.json").write_text(json.dumps(settings_of(cell), indent=1) + "\n")
         if cell.method == "empo2":
             _train_empo2(cell)
         else:
@@ -153,21 +150,11 @@ def _train_empo2(cell: Cell) -> None:
     env = registry.make(**vars(config.env), seed=config.seed)
     run = RunFolder(config)
     with run.begin():
-        episodes = load_demonstrations(config, run, env, RECORD)
-        trainer = make_trainer(config, env, episodes)
+        stopwatch = Stopwatch(run.wall_s)
+        trainer = make_trainer(config, env, load_demonstrations(config, run, env, RECORD))
         checkpoints = CheckpointStore(run.checkpoints)
-        resuming = bool(checkpoints.steps())
-        if resuming:
-            trainer.resume(checkpoints.load_latest())
-        resume_step = trainer.env_steps if resuming else -1
-        with CellMetrics(cell, run.path, resume_step=resume_step) as metrics:
-            if not resuming:
-                if episodes:
-                    clone(config, trainer)
-                    measure(config, trainer, MEASURE_CLONED, "cloned", metrics)
-                trainer.save(checkpoints)
-            learn(config, trainer, checkpoints, metrics)
-            measure(config, trainer, MEASURE_HYBRID, "hybrid", metrics)
+        with CellMetrics(cell, run.path, resume(run, trainer, checkpoints), stopwatch) as metrics:
+            train_hybrid(config, trainer, checkpoints, metrics)
 
 
 def _train_baseline(cell: Cell) -> None:
@@ -180,14 +167,15 @@ def _train_baseline(cell: Cell) -> None:
         raise UserError(_MISSING_SB3) from error
     config = cell.train_config()
     run = RunFolder.existing(config)
+    for left in (cell.path / "steps", run.wall_s):
+        left.unlink(missing_ok=True)
+    stopwatch = Stopwatch(run.wall_s)
     demonstrations = []
     if cell.demos:
         env = registry.make(**vars(config.env), seed=config.seed)
         demonstrations = load_demonstrations(config, run, env, RECORD)
         env.close()
-    (cell.path / "progress").unlink(missing_ok=True)
-    metrics = CellMetrics(cell, run.path, resume_step=-1)
-    with metrics:
+    with CellMetrics(cell, run.path, -1, stopwatch) as metrics:
         train_baseline(
             cell.method,
             config,
@@ -203,25 +191,21 @@ def _train_baseline(cell: Cell) -> None:
 class CellMetrics(MetricsWriter):
     """A run's measurements that also keep the cell's progress, and when each evaluation was done."""
 
-    def __init__(self, cell: Cell, run_dir: Path, resume_step: int) -> None:
-        """Go on from `resume_step`, or from the start with -1; the clock goes on where it stopped."""
-        super().__init__(run_dir, resume_step)
-        self._file = cell.path / "progress"
-        self._start = time.monotonic() - cell.progress()[1]
+    def __init__(self, cell: Cell, run_dir: Path, resume_step: int, stopwatch: Stopwatch) -> None:
+        """Go on from `resume_step`, or from the start with -1."""
+        super().__init__(run_dir, resume_step, stopwatch)
+        self._file = cell.path / "steps"
+        self._time = stopwatch
         self._noted = 0.0
 
-    @property
-    def seconds(self) -> float:
-        """Wall time that the cell has used, over all its tries that were resumed."""
-        return time.monotonic() - self._start
-
     def reached(self, step: int) -> None:
-        """Note the environment steps taken so far, at most once a second."""
+        """Note the environment steps taken so far, at most once a second: a baseline tells every step."""
         if time.monotonic() - self._noted > 1.0:
             self._noted = time.monotonic()
             fresh = self._file.with_suffix(".new")
-            fresh.write_text(f"{step} {self.seconds:.1f}\n")
+            fresh.write_text(f"{step}\n")
             os.replace(fresh, self._file)
+            self._time.note()
 
     def write(self, stream: str, row: Mapping[str, Value]) -> None:
         """Append one row, and note the progress of training episodes."""
@@ -240,7 +224,7 @@ class CellMetrics(MetricsWriter):
                 STEP_COLUMN: rows[0][STEP_COLUMN],
                 "success": sum(int(plain_value(row["success"])) for row in rows) / len(rows),
                 "episodes": len(rows),
-                "wall_s": round(self.seconds, 1),
+                "wall_s": round(self._time.seconds, 1),
             }
             super().replace_table("points", [point], (STEP_COLUMN,))
 
@@ -255,27 +239,12 @@ def _write_result(cell: Cell) -> None:
         reached = int(step) if step == cell.env_steps else int(step // cell.every * cell.every)
         row = same | {"env_steps": reached, "success": round(success, 4), "episodes": int(episodes)}
         rows.append(row | {"wall_s": round(wall, 1)})
-    fresh = cell.result.with_suffix(".new")
-    write_rows(fresh, rows)
-    os.replace(fresh, cell.result)
+    write_rows(cell.result, rows)
 
 
 def settings_of(cell: Cell) -> dict[str, object]:
     """What decides the cell's result."""
     return {name: value for name, value in asdict(cell).items() if name != "folder"}
-
-
-@contextmanager
-def _held(cell: Cell) -> Iterator[None]:
-    """Holds the cell's folder, which no other process may use meanwhile, and stores its settings there."""
-    cell.path.mkdir(parents=True, exist_ok=True)
-    with (cell.path / ".lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # released by the system if we are killed
-        except OSError:
-            raise UserError(f"{cell.path} is in use by another process: wait for it.") from None
-        (cell.path / "cell.json").write_text(json.dumps(settings_of(cell), indent=1) + "\n")
-        yield
 
 
 if __name__ == "__main__":

@@ -15,8 +15,9 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from grasp_control.bench.measure import markdown, show_rows
+from grasp_control.bench.measure import beside, show_rows
 from grasp_control.figures import STEPS_LABEL
+from grasp_control.markdown import markdown
 from grasp_sim.errors import UserError
 
 LEVELS = (0.80, 0.85, 0.90)
@@ -61,7 +62,7 @@ class Curve(NamedTuple):
 
 def report(out: Path) -> None:
     """Write OUT.md and OUT.png from OUT.csv, and print the tables."""
-    path = out.with_name(f"{out.name}.csv")
+    path = beside(out, ".csv")
     if not path.exists():
         raise UserError(f"there is no {path}: run grasp-bench learning out={out} first.")
     curves = read_curves(path)
@@ -71,8 +72,8 @@ def report(out: Path) -> None:
     if ratios:
         show_rows("Steps that a baseline needs for each of EMPO2's", ratios)
         text += "\n" + markdown(ratios)
-    out.with_name(f"{out.name}.md").write_text(text)
-    draw(curves).savefig(out.with_name(f"{out.name}.png"))
+    beside(out, ".md").write_text(text)
+    draw(curves).savefig(beside(out, ".png"))
     print(f"Written: {out}.csv, {out}.md, {out}.png")
 
 
@@ -153,11 +154,13 @@ def step_ratios(curves: Sequence[Curve]) -> list[dict[str, object]]:
     """Steps of each baseline to its level over EMPO2's to 90 %, on tasks where EMPO2 reaches it.
 
     Where EMPO2's cloned policy is there already, its first point of training counts. A baseline that never
-    reached its level needs more than its last point.
+    reached its level needs more than its last point. Where EMPO2's runs share no point of training, there is
+    no ratio.
     """
     lines: list[dict[str, object]] = []
     for empo2 in (c for c in curves if c.method == "empo2" and c.variant == "full"):
-        ours = max(empo2.steps_to(LEVELS[-1]), float(empo2.steps[empo2.steps > 0][0]))
+        trained = empo2.steps[empo2.steps > 0]
+        ours = max(empo2.steps_to(LEVELS[-1]), float(trained[0])) if len(trained) else math.inf
         for other in curves:
             if other.env != empo2.env or other.demos not in (0, empo2.demos) or math.isinf(ours):
                 continue

@@ -7,7 +7,7 @@ import os
 import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -93,18 +93,19 @@ def show_rows(title: str, rows: Sequence[Mapping[str, object]]) -> None:
 
 
 def write_rows(path: Path, rows: Sequence[Mapping[str, object]]) -> None:
-    """Write rows with the same keys as CSV, replacing an older file."""
+    """Write rows with the same keys as CSV; an older file stays until the new one is complete."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="") as file:
+    fresh = beside(path, ".new")
+    with fresh.open("w", newline="") as file:
         writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
+    os.replace(fresh, path)
 
 
-def markdown(rows: Sequence[Mapping[str, object]]) -> str:
-    """Rows with the same keys as a Markdown table."""
-    lines = [list(rows[0]), ["---"] * len(rows[0]), *([str(v) for v in row.values()] for row in rows)]
-    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+def beside(out: Path, ending: str) -> Path:
+    """`out` with its name made longer, whatever dots it holds: "v1.2" and ".csv" give "v1.2.csv"."""
+    return out.with_name(out.name + ending)
 
 
 def _console() -> Console:
@@ -115,7 +116,7 @@ def _console() -> Console:
 
 def write_csv(path: Path, figures: list[Figure], load: float) -> None:
     """Write all figures, the machine they were measured on and its `load` before, replacing an older file."""
-    machine = {"part": "machine", "rows": 0, "statistic": "", "unit": ""}
+    machine = {"part": "machine", "name": "", "rows": 0, "statistic": "", "value": "", "unit": ""}
     described = [
         {
             **machine,
@@ -123,12 +124,7 @@ def write_csv(path: Path, figures: list[Figure], load: float) -> None:
             "value": os.cpu_count(),
             "unit": "cores",
         },
-        {**machine, "name": f"python {platform.python_version()}", "value": ""},
+        {**machine, "name": f"python {platform.python_version()}"},
         {**machine, "name": "load per core before the start", "value": f"{load:.2f}"},
     ]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, [field.name for field in fields(Figure)])
-        writer.writeheader()
-        writer.writerows(described)
-        writer.writerows(asdict(figure) for figure in figures)
+    write_rows(path, [*described, *(asdict(figure) for figure in figures)])

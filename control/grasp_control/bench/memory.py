@@ -21,7 +21,7 @@ from grasp_control.memory.config import MAX_CAPACITY, MemoryConfig
 from grasp_control.memory.encoder import WindowEncoder
 from grasp_control.memory.index import VectorIndex
 from grasp_control.memory.long_term import LongTermMemory
-from grasp_sim.cli import require_at_most, require_path, run_command
+from grasp_sim.cli import require_at_least, require_at_most, require_path, run_command
 from grasp_sim.contract import ACTION_DIM
 
 HELP = """Measure the long-term memory: prioritised cycle, retrieval, eviction, saving and loading.
@@ -59,11 +59,7 @@ class MemoryBenchConfig:
             raise ValueError(
                 f"rows={self.rows} and retrieval_rows={self.retrieval_rows} must be at least {least}."
             )
-        for name in ("batch", "queries", "repeats"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}.")
-        if self.seed < 0:
-            raise ValueError(f"seed={self.seed} must not be negative.")
+        require_at_least(self, {"batch": 1, "queries": 1, "repeats": 1, "seed": 0})
         if max([self.rows, *self.retrieval_rows]) > MAX_CAPACITY:
             raise ValueError(
                 f"rows={self.rows} and retrieval_rows={self.retrieval_rows} must be at most {MAX_CAPACITY}."

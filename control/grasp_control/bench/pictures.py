@@ -9,8 +9,9 @@ from pathlib import Path
 import imageio.v3 as imageio
 
 from grasp_control import progress
+from grasp_control.bench.settings import require_environments
 from grasp_sim import registry
-from grasp_sim.cli import require_choice, run_command
+from grasp_sim.cli import require_at_least, require_path, run_command
 from grasp_sim.expert import perform
 
 HELP = """Render one picture of every environment: the scripted expert has just lifted the object.
@@ -34,12 +35,11 @@ class PicturesConfig:
     """Folder of the pictures."""
 
     def __post_init__(self) -> None:
-        for name in self.environments:
-            require_choice("environments", name, registry.names())
+        require_environments(self.environments)
         if not (16 <= self.width <= 4096 and 16 <= self.height <= 4096):
             raise ValueError(f"width={self.width} and height={self.height} must be from 16 to 4096.")
-        if self.seed < 0:
-            raise ValueError(f"seed={self.seed} must not be negative.")
+        require_at_least(self, {"seed": 0})
+        require_path("out", self.out)
 
 
 def run(arguments: Sequence[str]) -> int:

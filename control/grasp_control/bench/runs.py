@@ -9,9 +9,12 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from grasp_control.bench.measure import markdown, show_rows, write_rows
+from grasp_control.bench.measure import beside, show_rows, write_rows
+from grasp_control.bench.settings import require_beginning
 from grasp_control.figures import STEPS_LABEL, moving_average, new_axes
-from grasp_control.run import load_config
+from grasp_control.markdown import markdown
+from grasp_control.run import WALL_FILE, load_config
+from grasp_control.stopwatch import read_seconds
 from grasp_control.summary import POLICY_LABELS, PolicySummary, summarise
 from grasp_control.tables import STEP_COLUMN, read_stream
 from grasp_sim.cli import run_command
@@ -39,8 +42,7 @@ class RunsConfig:
         """Check that there is something to compare."""
         if not self.runs:
             raise ValueError("runs is empty: name at least one run's folder, as in runs=[runs/a,runs/b].")
-        if Path(self.out).name in ("", ".."):
-            raise ValueError(f"out={self.out!r} names no file: give a beginning such as out=runs/compared.")
+        require_beginning(self.out)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -57,6 +59,7 @@ def compare(config: RunsConfig) -> None:
         summaries = summarise(folder)
         if not any(summary.policy == "exported" for summary in summaries):
             raise UserError(f"{folder} has no proven network yet: let grasp-train finish it first.")
+        fallbacks, wall_min = _of_the_whole_run(folder)
         for summary in summaries:
             rows.append(
                 {
@@ -65,10 +68,12 @@ def compare(config: RunsConfig) -> None:
                     "control_mode": settings.env.control_mode,
                     "seed": settings.seed,
                     "policy": summary.policy,
-                    "env_steps": 0 if summary.policy == "cloned" else settings.env_steps,
+                    "env_steps": int(summary.env_step),
                     "demos": settings.demos.episodes,
                     "successes": summary.successes,
                     "episodes": summary.episodes,
+                    "retrieval_fallbacks": fallbacks,
+                    "wall_min": wall_min,
                 }
             )
         evaluation = read_stream(folder, "evaluation")
@@ -78,19 +83,29 @@ def compare(config: RunsConfig) -> None:
             for values in zip(*evaluation.values(), strict=True)
         ]
     out = Path(config.out)
-    write_rows(out.with_name(f"{out.name}.csv"), rows)
-    write_rows(out.with_name(f"{out.name}_episodes.csv"), episodes)
+    write_rows(beside(out, ".csv"), rows)
+    write_rows(beside(out, "_episodes.csv"), episodes)
     lines = table(folders)
-    out.with_name(f"{out.name}.md").write_text(markdown(lines))
-    learning_curves(folders).savefig(out.with_name(f"{out.name}.png"))
+    beside(out, ".md").write_text(markdown(lines))
+    learning_curves(folders).savefig(beside(out, ".png"))
     show_rows("Success with its 95 % interval, n episodes", lines)
     print(f"Written: {out}.csv, {out}_episodes.csv, {out}.md, {out}.png")
 
 
+def _of_the_whole_run(folder: Path) -> tuple[int | str, float | str]:
+    """Memory queries over the deadline in training, and minutes of wall time; "" where a run lacks them."""
+    fallbacks = read_stream(folder, "train").get("retrieval_fallbacks", np.empty(0))
+    seconds = read_seconds(folder / WALL_FILE)
+    return int(fallbacks[-1]) if len(fallbacks) else "", round(seconds / 60, 1) if seconds else ""
+
+
 def table(folders: Sequence[Path]) -> list[dict[str, str]]:
-    """A row per run, a column per policy, and the mean over the runs of one environment and control mode."""
+    """A row per run, a column per policy, and the mean over the runs of one environment and control mode.
+
+    A policy that a run did not evaluate has an empty cell, and no mean.
+    """
     found = {folder: {s.policy: s for s in summarise(folder)} for folder in folders}
-    policies = [p for p in POLICY_LABELS if all(p in held for held in found.values())][::-1]
+    policies = [p for p in POLICY_LABELS if any(p in held for held in found.values())][::-1]
     groups: dict[tuple[str, str], list[Path]] = {}
     for folder in folders:
         env = load_config(folder).env
@@ -98,11 +113,15 @@ def table(folders: Sequence[Path]) -> list[dict[str, str]]:
     rows = []
     for (name, mode), members in groups.items():
         for folder in members:
-            rows.append({"run": folder.name} | {POLICY_LABELS[p]: _cell(found[folder][p]) for p in policies})
+            held = found[folder]
+            cells = {POLICY_LABELS[p]: _cell(held[p]) if p in held else "" for p in policies}
+            rows.append({"run": folder.name} | cells)
         if len(members) > 1:
-            shares = {p: [found[folder][p].share for folder in members] for p in policies}
-            means = {POLICY_LABELS[p]: f"{np.mean(shares[p]):.1%}" for p in policies}
-            rows.append({"run": f"mean of {len(members)}, {name} {mode}"} | means)
+            line = {"run": f"mean of {len(members)}, {name} {mode}"}
+            for p in policies:
+                shares = [found[folder][p].share for folder in members if p in found[folder]]
+                line[POLICY_LABELS[p]] = f"{np.mean(shares):.1%}" if len(shares) == len(members) else ""
+            rows.append(line)
     return rows
 
 
@@ -115,13 +134,11 @@ def learning_curves(folders: Sequence[Path]) -> Figure:
         steps = episodes[STEP_COLUMN][fresh]
         axes.plot(steps, moving_average(episodes["success"][fresh]), color=f"C{number}", label=folder.name)
         held = {s.policy: s for s in summarise(folder)}
-        for policy, step, marker in (
-            ("cloned", 0, "x"),
-            ("exported", load_config(folder).env_steps, "o"),
-        ):
-            axes.plot([step], [held[policy].share], marker, color=f"C{number}")
+        for policy, marker in (("cloned", "x"), ("exported", "o")):
+            if policy in held:
+                axes.plot([held[policy].env_step], [held[policy].share], marker, color=f"C{number}")
     axes.set_ylim(0.0, 1.05)
-    axes.legend(loc="lower right", title="x cloned, o exported network (100 episodes)")
+    axes.legend(loc="lower right", title="x cloned, o exported network")
     return figure
 
 

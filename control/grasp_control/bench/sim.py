@@ -6,7 +6,7 @@ import contextlib
 import gc
 import io
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,21 +15,26 @@ import numpy as np
 
 from grasp_control import progress
 from grasp_control.bench.measure import load_per_core, show_rows, write_rows
+from grasp_control.bench.settings import require_environments
 from grasp_sim import registry
-from grasp_sim.cli import require_choice, run_command
+from grasp_sim.cli import require_at_least, require_path, run_command
+from grasp_sim.contract import ACTION_DIM, POLICY_RATE_HZ
 from grasp_sim.env import GraspEnv
 from grasp_sim.expert import ScriptedExpert
 from grasp_sim.vector import make_vector
 
 HELP = """Measure the simulators: control steps a second, resets, several processes at once.
 
-Steps are timed in CPU time of one process, whole episodes of the scripted expert, resets left out; the
-rounds of all environments alternate, and the median is printed. `plain robosuite` steps robosuite's own Lift
-with its own controller through robosuite's own interface.
+Steps are timed in CPU time of one process, resets left out; the rounds of everything that is timed alternate,
+and the median is printed. Once each environment is driven by the scripted expert through whole episodes. Once
+robosuite's own Lift as it comes and robosuite-lift are given the same random actions, from one reset at the
+start of each round: only these lines are compared with plain robosuite.
 
 Example: grasp-bench sim rounds=1 resets=200 out=/tmp/sim.csv"""
 
 PLAIN = "plain robosuite"
+COMPARED = "robosuite-lift"
+"""The environment of the same task, which is given the same random actions."""
 
 
 @dataclass
@@ -52,13 +57,9 @@ class SimBenchConfig:
     """Where the raw figures are written."""
 
     def __post_init__(self) -> None:
-        for name in self.environments:
-            require_choice("environments", name, registry.names())
-        if not self.environments:
-            raise ValueError("environments is empty: name at least one.")
-        for name, least in (("rounds", 1), ("steps", 1), ("resets", 0), ("processes", 1), ("each", 1)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name}={getattr(self, name)} must be at least {least}.")
+        require_environments(self.environments)
+        require_at_least(self, {"rounds": 1, "steps": 1, "resets": 0, "processes": 1, "each": 1})
+        require_path("out", self.out)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -71,8 +72,10 @@ def measure(config: SimBenchConfig) -> None:
     load = load_per_core()
     if load > 0.6:
         print(f"This machine is busy (load {load:.2f} per core): look at the ratios, not at the figures.")
-    rows = measure_steps(config)
-    show_rows("Control steps a second, one core", rows)
+    rows, alike = measure_steps(config)
+    show_rows("Control steps a second, one core, the scripted expert acts", rows)
+    if alike:
+        show_rows("Control steps a second, one core, the same random actions", alike)
     resets = [measure_resets(name, config.resets) for name in config.environments if config.resets]
     if resets:
         show_rows("Resets", resets)
@@ -81,7 +84,12 @@ def measure(config: SimBenchConfig) -> None:
     path = Path(config.out)
     long = [
         {"part": part, "environment": row["environment"], "figure": name, "value": value}
-        for part, table in (("steps", rows), ("resets", resets), ("processes", sides))
+        for part, table in (
+            ("steps, expert", rows),
+            ("steps, same random actions", alike),
+            ("resets", resets),
+            ("processes", sides),
+        )
         for row in table
         for name, value in row.items()
         if name != "environment"
@@ -90,64 +98,94 @@ def measure(config: SimBenchConfig) -> None:
     print(f"Raw figures: {path}")
 
 
-def measure_steps(config: SimBenchConfig) -> list[dict[str, object]]:
-    """CPU time of control steps, median over alternating rounds."""
-    timers: dict[str, Iterator[float]] = {}
-    if "robosuite-lift" in config.environments:
-        timers[PLAIN] = time_plain(config.steps)
-    for name in config.environments:
-        for mode in registry.CONTROL_MODES:
-            timers[f"{name} {mode}"] = time_expert(name, mode, config.steps)
-    rates: dict[str, list[float]] = {label: [] for label in timers}
+def measure_steps(config: SimBenchConfig) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
+    """CPU time of control steps, median over alternating rounds: with the expert, and with random actions."""
+    modes = registry.CONTROL_MODES
+    expert = {
+        f"{name} {m}": time_expert(name, m, config.steps) for name in config.environments for m in modes
+    }
+    alike: dict[str, Iterator[float]] = {}
+    if COMPARED in config.environments:
+        alike[PLAIN] = time_plain(config.steps)
+        alike |= {f"{COMPARED} {mode}": time_random(mode, config.steps) for mode in modes}
+    timers = [*expert.values(), *alike.values()]
+    rates: dict[Iterator[float], list[float]] = {timer: [] for timer in timers}
     with progress.bar("Time control steps", config.rounds * len(timers)) as advance:
         for _ in range(config.rounds):
-            for label, timer in timers.items():
-                rates[label].append(next(timer))
+            for timer in timers:
+                rates[timer].append(next(timer))
                 advance()
-    plain = float(np.median(rates[PLAIN])) if PLAIN in rates else float("nan")
-    return [
-        {
-            "environment": label,
-            "median [steps/s]": float(np.median(values)),
-            "least [steps/s]": min(values),
-            "most [steps/s]": max(values),
-            f"times {PLAIN}": float(np.median(values)) / plain,
-        }
-        for label, values in rates.items()
-    ]
+    plain = float(np.median(rates[alike[PLAIN]])) if alike else 0.0
+    return (
+        [_rates(label, rates[timer]) for label, timer in expert.items()],
+        [
+            _rates(label, rates[timer]) | {f"times {PLAIN}": float(np.median(rates[timer])) / plain}
+            for label, timer in alike.items()
+        ],
+    )
+
+
+def _rates(label: str, rates: Sequence[float]) -> dict[str, object]:
+    return {
+        "environment": label,
+        "median [steps/s]": float(np.median(rates)),
+        "least [steps/s]": min(rates),
+        "most [steps/s]": max(rates),
+    }
 
 
 def time_expert(name: str, mode: str, steps: int) -> Iterator[float]:
     """Control steps per CPU second of whole episodes of the expert, again and again."""
     env = registry.make(name, control_mode=mode)
-    expert = ScriptedExpert(env.action_scale, mode, env.task.grip_force)
-    for _, info in _episodes(env, expert, 60, time.process_time):  # compiles and warms up
-        del info
+    _expert_seconds(env, 60)  # compiles and warms up
     while True:
-        spent, count = 0.0, 0
-        for seconds, _ in _episodes(env, expert, steps, time.process_time):
-            spent, count = spent + seconds, count + 1
-        yield count / spent
+        yield steps / _expert_seconds(env, steps)
 
 
-def _episodes(
-    env: GraspEnv, expert: ScriptedExpert, steps: int, clock: Callable[[], float]
-) -> Iterator[tuple[float, dict[str, Any]]]:
-    """Seconds and info of each of `steps` steps, in episodes that begin anew as often as needed."""
-    over, info = True, {}
+def _expert_seconds(env: GraspEnv, steps: int) -> float:
+    """CPU seconds of `steps` steps, in episodes that begin anew as often as needed."""
+    expert = ScriptedExpert(env.action_scale, env.control_mode, env.task.grip_force)
+    over, info, spent = True, {}, 0.0
     for _ in range(steps):
         if over:
             _, info = env.reset()
             expert.reset()
         action = expert.act(info["state"])
-        began = clock()
+        began = time.process_time()
         _, _, terminated, truncated, info = env.step(action)
-        yield clock() - began, info
+        spent += time.process_time() - began
         over = terminated or truncated
+    return spent
+
+
+def random_actions(steps: int) -> Iterator[np.ndarray]:
+    """A round's random actions (steps, 6) in [-1, 1], again and again; the same whenever it is begun."""
+    rng = np.random.default_rng(0)
+    while True:
+        yield rng.uniform(-1.0, 1.0, size=(steps, ACTION_DIM)).astype(np.float32)
+
+
+def time_random(mode: str, steps: int) -> Iterator[float]:
+    """Control steps per CPU second of `COMPARED` with random actions, an episode a round."""
+    env = registry.make(COMPARED, control_mode=mode, horizon=steps + 1)
+    env.reset()
+    env.step(np.zeros(ACTION_DIM, np.float32))  # compiles
+    for actions in random_actions(steps):
+        env.reset()
+        began = time.process_time()
+        for action in actions:
+            _, _, terminated, truncated, _ = env.step(action)
+            if terminated or truncated:
+                env.reset()
+        yield steps / (time.process_time() - began)
 
 
 def time_plain(steps: int) -> Iterator[float]:
-    """Control steps per CPU second of robosuite's Lift as it comes, random actions."""
+    """Control steps per CPU second of robosuite's Lift as it comes, with the same random actions.
+
+    robosuite's action is a turn about three axes and the gripper's speed: ours (x, y, z, yaw, opening, force)
+    moves it by x, y, z, yaw and opening.
+    """
     from grasp_sim.robosuite_scene import robosuite  # imported there without its warnings
 
     with contextlib.redirect_stdout(io.StringIO()):
@@ -157,15 +195,16 @@ def time_plain(steps: int) -> Iterator[float]:
             has_renderer=False,
             has_offscreen_renderer=False,
             use_camera_obs=False,
-            control_freq=20,
+            control_freq=POLICY_RATE_HZ,
             ignore_done=True,
         )
-    rng = np.random.default_rng(0)
-    while True:
+    for actions in random_actions(steps):
+        theirs = np.zeros((steps, 7))
+        theirs[:, [0, 1, 2, 5, 6]] = actions[:, [0, 1, 2, 3, 4]]
+        theirs[:, 6] *= -1.0  # there 1 closes, here it opens
         env.reset()
-        actions = rng.uniform(-1.0, 1.0, size=(steps, 7))
         began = time.process_time()
-        for action in actions:
+        for action in theirs:
             env.step(action)
         yield steps / (time.process_time() - began)
 
@@ -176,7 +215,7 @@ def measure_resets(name: str, count: int) -> dict[str, object]:
     for _ in range(100):
         env.reset()
     gc.collect()
-    memory = resident_bytes()
+    memory, bodies = resident_bytes(), count_bodies(env)
     began = time.process_time()
     with progress.bar(f"Reset {name}", count) as advance:
         for _ in range(count):
@@ -185,14 +224,15 @@ def measure_resets(name: str, count: int) -> dict[str, object]:
     spent = time.process_time() - began
     gc.collect()
     grown = resident_bytes() - memory
-    bodies = count_bodies(env)
+    bodies_after = count_bodies(env)
     env.close()
     return {
         "environment": name,
         "resets": count,
         "each [ms]": 1e3 * spent / count,
         "memory grown [MB]": grown / 1e6,
-        "bodies": bodies,
+        "bodies before": bodies,
+        "bodies after": bodies_after,
     }
 
 
@@ -224,7 +264,7 @@ def measure_processes(name: str, config: SimBenchConfig) -> dict[str, object]:
         single.reset(seed=0)
         vector.reset(seed=0)
         for _ in range(config.rounds):
-            actions = rng.uniform(-1, 1, (steps, 6)).astype(np.float32)
+            actions = rng.uniform(-1, 1, (steps, ACTION_DIM)).astype(np.float32)
             began = time.perf_counter()
             for action in actions:
                 _, _, terminated, truncated, _ = single.step(action)
@@ -232,7 +272,7 @@ def measure_processes(name: str, config: SimBenchConfig) -> dict[str, object]:
                     single.reset()
             rates["one"].append(steps / (time.perf_counter() - began))
             rounds = max(config.processes * steps // count, 1)
-            actions = rng.uniform(-1, 1, (rounds, count, 6)).astype(np.float32)
+            actions = rng.uniform(-1, 1, (rounds, count, ACTION_DIM)).astype(np.float32)
             began = time.perf_counter()
             for action in actions:
                 vector.step(action)

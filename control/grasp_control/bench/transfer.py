@@ -7,13 +7,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from grasp_control import progress
-from grasp_control.bench.measure import markdown, show_rows, write_rows
+from grasp_control.bench.measure import beside, show_rows, write_rows
+from grasp_control.bench.settings import require_beginning, require_environments
 from grasp_control.bundle import load_bundle
+from grasp_control.config import MAX_EPISODES
 from grasp_control.evaluate import EvalConfig, run_bundle
 from grasp_control.intervals import wilson_interval
+from grasp_control.markdown import markdown
 from grasp_control.rollout import episode_seeds
-from grasp_sim import registry
-from grasp_sim.cli import require_choice, run_command
+from grasp_sim.cli import require_at_least, require_at_most, run_command
 from grasp_sim.config import EnvConfig
 
 HELP = """Run policy bundles in several environments: a table of where trained against where tested.
@@ -46,10 +48,10 @@ class TransferConfig:
     def __post_init__(self) -> None:
         if not self.bundles:
             raise ValueError("bundles is empty: name at least one, as in bundles=[runs/a/bundle].")
-        for name in self.environments:
-            require_choice("environments", name, registry.names())
-        if self.episodes < 1:
-            raise ValueError(f"episodes={self.episodes} must be at least 1.")
+        require_environments(self.environments)
+        require_at_least(self, {"episodes": 1, "seed": 0, "horizon": 1})
+        require_at_most(self, {"episodes": MAX_EPISODES})
+        require_beginning(self.out)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -63,7 +65,7 @@ def measure(config: TransferConfig) -> None:
     manifests = {bundle: load_bundle(bundle, expect=None).manifest for bundle in config.bundles}
     rows: list[dict[str, object]] = []
     table: list[dict[str, object]] = []
-    total = len(config.bundles) * len(config.environments) * config.episodes
+    total = len(manifests) * len(config.environments) * config.episodes
     with progress.bar("Run the bundles", total) as advance:
         for bundle, manifest in manifests.items():
             line: dict[str, object] = {
@@ -92,6 +94,6 @@ def measure(config: TransferConfig) -> None:
             table.append(line)
     show_rows("Success where tested", table)
     out = Path(config.out)
-    write_rows(out.with_suffix(".csv"), rows)
-    out.with_suffix(".md").write_text(markdown(table))
+    write_rows(beside(out, ".csv"), rows)
+    beside(out, ".md").write_text(markdown(table))
     print(f"Written: {out}.csv, {out}.md")

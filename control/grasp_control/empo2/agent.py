@@ -1,6 +1,7 @@
 """The EMPO2 agent: act with policy, memory and critics; learn from prioritised batches.
 
-From the training command to the MPO loss: `train.main` -> `Trainer.run` -> `Agent.update` -> `mpo_loss`.
+From the training loop to the MPO loss: `train.learn` -> `LocalTrainer.learn` -> `Agent.update` ->
+`Agent._update_policy` -> `mpo.mpo_loss`.
 
 Shapes: B batch, S improvement states, N samples, K retrieved, M members, W policy input, A action dimension.
 """
@@ -22,7 +23,7 @@ from grasp_control.empo2.risk import GraspRisk
 from grasp_control.empo2.rnd import RandomNetwork
 from grasp_control.empo2.schedules import cosine, linear
 from grasp_control.memory.long_term import LongTermMemory
-from grasp_control.networks import Normaliser, PolicyEnsemble, QEnsemble, track
+from grasp_control.networks import Normaliser, PolicyEnsemble, QEnsemble, draw, track
 from grasp_control.types import MemoryBatch, Retrieved, Source
 
 Stats = dict[str, float]
@@ -35,8 +36,6 @@ class Decision(NamedTuple):
     """(B, A), in [-1, 1]: the intended actions, without exploration noise."""
     gated: np.ndarray
     """(B,) bool: the action was retrieved from memory."""
-    deviated: np.ndarray
-    """(B,) bool: the critics chose something other than the policy's mean."""
 
 
 @dataclass
@@ -160,8 +159,7 @@ class Agent:
         means, _ = self.networks.average_policy(states)
         base = means.mean(dim=0) if member is None else means[member]
         if self.updates < self.config.choice_after_updates:
-            nothing = np.zeros(len(windows), dtype=bool)
-            return Decision(base.numpy(), nothing, nothing)
+            return Decision(base.numpy(), np.zeros(len(windows), dtype=bool))
         found = memory.retrieve_repelled(windows, self.config.neighbours)
         candidates = torch.cat([base[None], means, torch.from_numpy(found.actions).transpose(0, 1)])
         valid = torch.ones(candidates.shape[:2], dtype=torch.bool)
@@ -176,13 +174,7 @@ class Agent:
         blended = critics.blend(conservative, exploratory, self.eta)
         index = choose(conservative, blended, valid, margin=self.config.advantage_margin)
         chosen = candidates[index, torch.arange(len(windows))]
-        return Decision(chosen.numpy(), (index > len(means)).numpy(), (index != 0).numpy())
-
-    @torch.no_grad()
-    def mean_action(self, windows: np.ndarray) -> np.ndarray:
-        """The mean of all actors, without memory and critics: raw windows (B, W) -> (B, A)."""
-        means, _ = self.networks.average_policy(self.normaliser(torch.from_numpy(windows)))
-        return means.mean(dim=0).numpy()
+        return Decision(chosen.numpy(), (index > len(means)).numpy())
 
     # --- learning --------------------------------------------------------------------------------
 
@@ -303,7 +295,7 @@ class Agent:
         states = self.normaliser(torch.from_numpy(raw))
         with torch.no_grad():
             target = mpo.Gaussian(*n.target_policy(states))
-            drawn = n.target_policy.sample(states, self.generator, config.improvement_samples)
+            drawn = draw(target.mean, target.std, self.generator, config.improvement_samples)
             found = memory.retrieve_repelled(raw, config.neighbours, patient=True)
             candidates, _ = _with_retrieved(drawn, found)
             support, share = torch.from_numpy(found.support).T, config.retrieval_share * self.participation

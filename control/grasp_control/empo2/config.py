@@ -1,4 +1,4 @@
-"""Settings of EMPO2. Numbers in brackets are SPEC.md's ids."""
+"""Settings of EMPO2. The ids in brackets are those of docs/parts.md."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from grasp_control.empo2.curriculum import CurriculumConfig
 from grasp_control.empo2.gate import GateConfig
 from grasp_control.empo2.safeguards import SafeguardsConfig
-from grasp_sim.cli import require_at_most, require_choice
+from grasp_sim.cli import require_at_least, require_at_most, require_choice
 
 MAX_BATCH = 1_000_000
 
@@ -31,6 +31,20 @@ _LIMITS = {
     "force_noise": 10,
 }
 """Beyond these, nothing is learned but the machine's memory is used up, or numbers overflow."""
+
+_COUNTS = (
+    "batch_size",
+    "imitation_batch",
+    "cloning_batch",
+    "cloning_updates",
+    "hidden_width",
+    "actors",
+    "critics",
+    "improvement_samples",
+    "neighbours",
+    "target_neighbours",
+    "training_horizon",
+)
 
 
 @dataclass
@@ -149,21 +163,7 @@ class EMPO2Config:
                 f"algo.improvement_batch={self.improvement_batch} must lie between 1 and "
                 f"algo.batch_size={self.batch_size}."
             )
-        for name in (
-            "batch_size",
-            "imitation_batch",
-            "cloning_batch",
-            "cloning_updates",
-            "hidden_width",
-            "actors",
-            "critics",
-            "improvement_samples",
-            "neighbours",
-            "target_neighbours",
-            "training_horizon",
-        ):
-            if getattr(self, name) < 1:
-                raise ValueError(f"algo.{name}={getattr(self, name)} must be at least 1.")
+        require_at_least(self, dict.fromkeys(_COUNTS, 1), "algo.")
         require_at_most(self, _LIMITS, "algo.")
         for name in ("imitation_batch", "cloning_batch"):
             if getattr(self, name) < self.actors:

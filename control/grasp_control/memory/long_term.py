@@ -157,28 +157,16 @@ class LongTermMemory:
         weights /= weights.max()
         return self._batch(slots, weights)
 
-    def sample_successes(
-        self, batch_size: int, rng: np.random.Generator, *, demo_fraction: float | None = None
-    ) -> MemoryBatch:
-        """Draw uniformly, with replacement, from the rows of successful episodes that are no slip rows.
-
-        With `demo_fraction` that share comes from demonstrations and the rest from the agent's own
-        successes; if there are none of one kind, the other fills the batch. Weights are 1.
-        """
+    def sample_successes(self, batch_size: int, rng: np.random.Generator) -> MemoryBatch:
+        """Draw uniformly, with replacement, from the rows of successful episodes that are no slip rows:
+        demonstrations and the agent's own. Weights are 1."""
         demos, own = self.store.group(Source.DEMO), self.store.group(Source.SUCCESS)
         total = len(demos) + len(own)
         if not total:
             raise ValueError(
                 f"a batch of {batch_size} successes was asked of a memory without any: check success_rows."
             )
-        if demo_fraction is None:
-            demo_count = int(rng.binomial(batch_size, len(demos) / total))
-        elif not 0 <= demo_fraction <= 1:
-            raise ValueError(f"demo_fraction must lie in 0-1, got {demo_fraction}.")
-        else:
-            demo_count = round(batch_size * demo_fraction)
-        if not len(demos) or not len(own):
-            demo_count = batch_size if len(demos) else 0
+        demo_count = int(rng.binomial(batch_size, len(demos) / total))
         slots = np.concatenate(
             [_uniform(own, batch_size - demo_count, rng), _uniform(demos, demo_count, rng)]
         )
@@ -292,7 +280,7 @@ class LongTermMemory:
         return self.counters.hit_rate()
 
     def save(self, path: Path) -> None:
-        """Write everything to one file, whole or not at all (CASES 15)."""
+        """Write everything to one file, whole or not at all."""
         persistence.save(self, path)
 
     def load(self, path: Path) -> None:

@@ -1,8 +1,9 @@
 """The score of a memory row (E3): surprise of the critics plus novelty of the situation.
 
-    score = 0.6 * |TD| / scale + 1.2 * (1 - cos(z', z_mean'))
+    score = 0.6 * |TD| / scale + w * (1 - cos(z', z_mean'))
 
-`scale` is a running mean of |TD|, so that the first term is about 0.6 whatever the rewards' units are.
+`w` is the setting memory.novelty_weight. `scale` is a running mean of |TD|, so that the first term is about
+0.6 whatever the rewards' units are.
 
 Where the cosine's origin lies decides what it means. z is standardised, so its mean lies near the origin, and
 the angle between a vector and a mean of almost no length is noise; without centring, features that never
@@ -23,7 +24,6 @@ from numba import njit
 from grasp_control.memory.fetch import AHEAD, prefetch_row
 
 TD_WEIGHT = 0.6
-NOVELTY_WEIGHT = 1.2
 
 _TD_RATIO_LIMIT = 10.0  # One diverged critic must not decide the order of the whole memory.
 _SCALE_RATE = 0.01
@@ -61,7 +61,7 @@ def novelty(z: np.ndarray, mean: np.ndarray, rows: np.ndarray | None = None) -> 
 class Scorer:
     """The running quantities of the score: mean embedding and scale of |TD|."""
 
-    def __init__(self, dim: int, novelty_weight: float = NOVELTY_WEIGHT) -> None:
+    def __init__(self, dim: int, novelty_weight: float) -> None:
         self.novelty_weight = novelty_weight
         self.mean = np.zeros(dim, np.float32)
         """(D,) moving average of z over about the last 20,000 rows; exact until there are as many."""

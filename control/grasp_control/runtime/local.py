@@ -7,7 +7,7 @@ an episode and a resumed run continues exactly.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -93,11 +93,11 @@ class LocalTrainer:
         due = max(self.env_steps - config.warmup_steps, 0) * config.updates_per_step
         return int(due) - self.agent.updates
 
-    def sample_episode(self, on_step: Callable[[], None] | None = None) -> EpisodeResult:
+    def sample_episode(self) -> EpisodeResult:
         """Act for one episode with exploration and store it in memory."""
         start = self._choose_start()
         with self._as_hard_as_the_curriculum_says():
-            done = self.run_episode(start, on_step)
+            done = self.run_episode(start)
         self.env_steps += done.result.length
         self.episodes += 1
         if done.result.success:
@@ -169,7 +169,7 @@ class LocalTrainer:
         self.fresh_starts += 1
         return self._seeds[self.fresh_starts - 1]
 
-    def run_episode(self, start: int, on_step: Callable[[], None] | None = None) -> Rollout:
+    def run_episode(self, start: int) -> Rollout:
         """One exploring episode from the seed `start`, cut where the steps run out."""
         config = self.agent.config
         steps = min(config.training_horizon, self.total_steps - self.env_steps)
@@ -187,7 +187,6 @@ class LocalTrainer:
             seed=start,
             max_steps=steps,
             noise=noise * self._noise_scale,
-            on_step=on_step,
         )
 
     def label(self, windows: np.ndarray) -> np.ndarray:
@@ -260,6 +259,7 @@ class LocalTrainer:
             "hit_rate": self.memory.hit_rate(),
             "slips_total": held["slip_rows"],
             "retrieval_fallbacks": self.memory.counters.fallbacks,
+            "faulty_episodes": self.faulty_episodes,
             "failed_starts": len(self.failed_starts),
             "difficulty": self.curriculum.share,
             "reward_density": self.gate.density,

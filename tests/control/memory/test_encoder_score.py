@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from grasp_control.memory.encoder import WindowEncoder
-from grasp_control.memory.score import NOVELTY_WEIGHT, TD_WEIGHT, Scorer, novelty
+from grasp_control.memory.score import TD_WEIGHT, Scorer, novelty
 
 
 def _distances(x):
@@ -72,25 +72,25 @@ def test_novelty_grows_with_the_distance_from_the_mean_even_if_the_mean_is_the_o
 
 def test_td_terms_do_not_depend_on_the_unit_of_reward():
     errors = np.array([0.5, -1.0, 1.5], np.float32)
-    small, large = Scorer(64).td_terms(errors), Scorer(64).td_terms(1000 * errors)
+    small, large = Scorer(64, 1.2).td_terms(errors), Scorer(64, 1.2).td_terms(1000 * errors)
     np.testing.assert_allclose(small, TD_WEIGHT * np.array([0.5, 1.0, 1.5]), rtol=1e-5)
     np.testing.assert_allclose(large, small, rtol=1e-5)
 
 
 def test_one_huge_td_error_is_bounded():
-    scorer = Scorer(64)
+    scorer = Scorer(64, 1.2)
     scorer.td_terms(np.ones(1000, np.float32))
     assert scorer.td_terms(np.r_[np.ones(999), 1e9].astype(np.float32)).max() <= TD_WEIGHT * 10 + 1e-6
 
 
 def test_zero_td_errors_are_no_division_by_zero():
-    assert Scorer(64).td_terms(np.zeros(3, np.float32)).tolist() == [0.0, 0.0, 0.0]
+    assert Scorer(64, 1.2).td_terms(np.zeros(3, np.float32)).tolist() == [0.0, 0.0, 0.0]
 
 
 def test_mean_is_exact_at_first():
     z = np.random.default_rng(0).standard_normal((300, 64)).astype(np.float32)
-    scorer = Scorer(64)
+    scorer = Scorer(64, 1.2)
     for start in (0, 100, 150):
         scorer.observe(z[start : {0: 100, 100: 150, 150: 300}[start]])
     np.testing.assert_allclose(scorer.mean, z.mean(axis=0), atol=1e-5)
-    np.testing.assert_allclose(scorer.novelty_terms(z), NOVELTY_WEIGHT * novelty(z, scorer.mean))
+    np.testing.assert_allclose(scorer.novelty_terms(z), 1.2 * novelty(z, scorer.mean))

@@ -1,4 +1,4 @@
-"""Retrieval index: the laws that FAISS itself does not hold (CASES 13, 14)."""
+"""Retrieval index: the laws that FAISS itself does not hold."""
 
 from typing import Any
 

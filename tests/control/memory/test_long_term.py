@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from grasp_control.memory.config import MemoryConfig
-from grasp_control.memory.score import NOVELTY_WEIGHT, TD_WEIGHT
+from grasp_control.memory.score import TD_WEIGHT
 from grasp_control.types import Source
 
 RNG = np.random.default_rng
@@ -103,9 +103,10 @@ def test_priorities_and_weights_follow_the_scores(make_memory, make_episode):
     labels = memory.store.labels[:50]
     scale = errors.mean()
     np.testing.assert_allclose(labels["td_term"], TD_WEIGHT * errors / scale, rtol=1e-5)
-    novelty = memory.scorer.novelty_terms(memory.store.embeddings[:50]) / NOVELTY_WEIGHT
+    novelty = memory.scorer.novelty_terms(memory.store.embeddings[:50]) / memory.config.novelty_weight
     assert ((novelty >= 0) & (novelty <= 2)).all()
-    np.testing.assert_allclose(labels["score"], labels["td_term"] + NOVELTY_WEIGHT * novelty, rtol=1e-5)
+    expected = labels["td_term"] + memory.config.novelty_weight * novelty
+    np.testing.assert_allclose(labels["score"], expected, rtol=1e-5)
     batch = memory.sample(100_000, RNG(1))
     slots = memory.store.slots_of(batch.ids)
     priorities = labels["score"].astype(np.float64) + 1e-3
@@ -295,22 +296,16 @@ def test_purge_removes_rows_everywhere(make_memory, make_episode):
     assert not np.isin(memory.retrieve(make_episode().windows, 18).ids, ids).any()
 
 
-def test_imitation_batches_hold_the_demonstrations_asked_for(make_memory, make_episode):
+def test_imitation_batches_are_uniform_over_demonstrations_and_own_successes(make_memory, make_episode):
     memory = make_memory()
     with pytest.raises(ValueError, match="success_rows"):
         memory.sample_successes(4, RNG(0))
     memory.add(make_episode(success=True, demonstration=True))
-    assert (memory.sample_successes(64, RNG(0), demo_fraction=0.25).sources == Source.DEMO).all()
+    assert (memory.sample_successes(64, RNG(0)).sources == Source.DEMO).all()
     for _ in range(9):
         memory.add(make_episode(success=True))
-    share = [
-        np.mean(memory.sample_successes(4000, RNG(1), demo_fraction=f).sources == Source.DEMO)
-        for f in (0.25, 0.0, 1.0, None)
-    ]
-    assert share[:3] == [0.25, 0.0, 1.0]
-    assert share[3] == pytest.approx(0.1, abs=0.02)
-    with pytest.raises(ValueError, match=r"1\.5"):
-        memory.sample_successes(4, RNG(0), demo_fraction=1.5)
+    share = np.mean(memory.sample_successes(4000, RNG(1)).sources == Source.DEMO)
+    assert share == pytest.approx(0.1, abs=0.02)
 
 
 def test_statistics(make_memory, make_episode):

@@ -1,4 +1,4 @@
-"""Saving and resuming (CASES 15, 16)."""
+"""Saving and resuming."""
 
 import numpy as np
 import pytest

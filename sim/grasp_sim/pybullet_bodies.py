@@ -40,9 +40,6 @@ _SHAPES = {
     "cylinder": pybullet.GEOM_CYLINDER,
     "capsule": pybullet.GEOM_CAPSULE,
 }
-_HALF = 0.5**0.5
-_Z_TO_AXIS = {"x": (0.0, _HALF, 0.0, _HALF), "y": (-_HALF, 0.0, 0.0, _HALF), "z": (0.0, 0.0, 0.0, 1.0)}
-"""Quaternions xyzw that turn PyBullet's cylinders and capsules, which run along z."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +173,7 @@ def add_object(client: int, spec: ObjectSpec) -> int:
         radii=[0.0 if part.shape == "box" else part.size[0] for part in parts],
         lengths=[2.0 * part.size[1] if len(part.size) == 2 else 0.0 for part in parts],
         collisionFramePositions=[part.position for part in parts],
-        collisionFrameOrientations=[_Z_TO_AXIS[part.axis] for part in parts],
+        collisionFrameOrientations=[part.quaternion for part in parts],
         physicsClientId=client,
     )
     frame, inertia = inertial_frame(spec)

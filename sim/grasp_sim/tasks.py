@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields, replace
 import numpy as np
 
 from grasp_sim import gripper, ur5e
-from grasp_sim.errors import UserError
+from grasp_sim.errors import find
 from grasp_sim.objects import (
     FRICTION_LIMITS,
     MASS_LIMITS,
@@ -54,8 +54,7 @@ class ObjectsConfig:
         if not isinstance(self.kinds, list | tuple):
             raise ObjectError(f"objects.kinds={self.kinds} must be a list, such as [box, sphere]")
         for kind in self.kinds:
-            if kind not in KINDS:
-                raise ObjectError(f"there is no kind of object {kind!r}; there are: {', '.join(KINDS)}")
+            find("kind of object", kind, KINDS)
         widest = 0.2 if self.unholdable else MAX_GRASP_WIDTH
         check_range("objects.width", self.width, MIN_WIDTH, widest, hint=_TOO_WIDE)
         check_range("objects.mass", self.mass, *MASS_LIMITS)
@@ -313,12 +312,6 @@ TASKS: dict[str, Task] = {
 """Every task by name. Adding one is an entry here."""
 
 
-class UnknownTask(UserError, ValueError):
-    """A task was asked for by a name that does not exist."""
-
-
 def find_task(name: str) -> Task:
-    """The task called `name`; raises UnknownTask listing what exists."""
-    if name not in TASKS:
-        raise UnknownTask(f"there is no task {name!r}; there are: {', '.join(TASKS)}")
-    return TASKS[name]
+    """The task called `name`; raises UnknownName listing what exists."""
+    return find("task", name, TASKS)

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from grasp_sim import gripper
+from grasp_sim.errors import UnknownName, UserError
 from grasp_sim.objects import ObjectError
 from grasp_sim.scene import TABLE_CENTRE, TABLE_HEIGHT, Start
-from grasp_sim.tasks import KINDS, TASKS, Difficulty, ObjectsConfig, UnknownTask, find_task
+from grasp_sim.tasks import KINDS, TASKS, Difficulty, ObjectsConfig, find_task
 
 
 def starts(name: str, count: int = 300, difficulty: Difficulty | None = None, **config) -> list[Start]:
@@ -112,7 +113,7 @@ def test_configured_ranges_replace_the_tasks() -> None:
     ],
 )
 def test_contradictory_object_settings_are_refused(config: dict, message: str) -> None:
-    with pytest.raises(ObjectError, match=message):
+    with pytest.raises(UserError, match=message):
         ObjectsConfig(**config)
 
 
@@ -122,7 +123,7 @@ def test_the_standard_lift_keeps_its_cube() -> None:
 
 
 def test_an_unknown_task_lists_what_exists() -> None:
-    with pytest.raises(UnknownTask, match="no task 'juggle'; there are: lift, objects, slippery, fragile"):
+    with pytest.raises(UnknownName, match="no task 'juggle'; there are: lift, objects, slippery, fragile"):
         find_task("juggle")
 
 

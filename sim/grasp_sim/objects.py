@@ -52,6 +52,17 @@ def is_range(given: Any, least: float, greatest: float) -> bool:
     return pair and least <= given[0] <= given[1] <= greatest  # also false for NaN
 
 
+def check_range(
+    name: str, given: Any, least: float, greatest: float, error: type[UserError], hint: str = ""
+) -> None:
+    """Raise `error` unless `given`, the setting `name`, `is_range`."""
+    if not is_range(given, least, greatest):
+        raise error(
+            f"{name}={given} must be [low, high] with {least:g} <= low <= high <= {greatest:g}"
+            + (f": {hint}" if hint else "")
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Part:
     """One primitive of an object."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from grasp_sim import gripper
 from grasp_sim.errors import UserError
-from grasp_sim.objects import FRICTION_LIMITS, MASS_LIMITS, is_number, is_range
+from grasp_sim.objects import FRICTION_LIMITS, MASS_LIMITS, check_range, is_number
 from grasp_sim.scene import Physics, Start
 
 
@@ -77,11 +77,7 @@ class RandomizationConfig:
         for part in fields(self):
             name, given, (least, greatest) = part.name, getattr(self, part.name), _LIMITS[part.name]
             if part.default_factory is not MISSING:
-                if not is_range(given, least, greatest):
-                    raise RandomizationError(
-                        f"randomization.{name}={given} must be [low, high] with"
-                        f" {least:g} <= low <= high <= {greatest:g}"
-                    )
+                check_range(f"randomization.{name}", given, least, greatest, RandomizationError)
             elif not is_number(given) or not least <= given <= greatest:
                 raise RandomizationError(
                     f"randomization.{name}={given} must be from {least:g} to {greatest:g}"
@@ -173,7 +169,7 @@ def draw(config: RandomizationConfig, rng: np.random.Generator) -> Drawn:
             values[part.name] = tuple(float(v) for v in rng.uniform(-setting, setting, size=3))
         elif part.name == "object_yaw_offset":
             values[part.name] = float(rng.uniform(-setting, setting))
-        elif isinstance(setting, list):
+        elif isinstance(setting, list | tuple):
             values[part.name] = float(rng.uniform(*setting))
         else:
             values[part.name] = float(setting)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 import numpy as np
 
@@ -21,8 +22,8 @@ from grasp_sim.objects import (
     ObjectError,
     ObjectSpec,
     Part,
+    check_range,
     is_number,
-    is_range,
 )
 from grasp_sim.scene import TABLE_CENTRE, TABLE_HALF_SIZE, TABLE_HEIGHT, Start
 
@@ -56,10 +57,15 @@ class ObjectsConfig:
         for kind in self.kinds:
             find("kind of object", kind, KINDS)
         widest = 0.2 if self.unholdable else MAX_GRASP_WIDTH
-        check_range("objects.width", self.width, MIN_WIDTH, widest, hint=_TOO_WIDE)
-        check_range("objects.mass", self.mass, *MASS_LIMITS)
-        check_range("objects.friction", self.friction, 0.01, FRICTION_LIMITS[1])
-        if self.spread != [] and not (
+        for name, least, greatest, hint in (
+            ("width", MIN_WIDTH, widest, _TOO_WIDE),
+            ("mass", *MASS_LIMITS, ""),
+            ("friction", 0.01, FRICTION_LIMITS[1], ""),
+        ):
+            given = getattr(self, name)
+            if not _is_left_empty(given):
+                check_range(f"objects.{name}", given, least, greatest, ObjectError, hint)
+        if not _is_left_empty(self.spread) and not (
             isinstance(self.spread, list | tuple)
             and len(self.spread) == 2
             and all(is_number(s) for s in self.spread)
@@ -77,13 +83,8 @@ _TOO_WIDE = (
 )
 
 
-def check_range(name: str, given: list[float], least: float, greatest: float, hint: str = "") -> None:
-    """Raise ObjectError unless `given` is empty or [low, high] with least <= low <= high <= greatest."""
-    if not (isinstance(given, list) and given == []) and not is_range(given, least, greatest):
-        raise ObjectError(
-            f"{name}={given} must be [low, high] with {least:g} <= low <= high <= {greatest:g}"
-            + (f": {hint}." if hint else ".")
-        )
+def _is_left_empty(given: Any) -> bool:
+    return isinstance(given, list | tuple) and len(given) == 0
 
 
 @dataclass(frozen=True, slots=True)

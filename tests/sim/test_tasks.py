@@ -94,6 +94,14 @@ def test_configured_ranges_replace_the_tasks() -> None:
     assert not any(s.object.holdable for s in wide)
 
 
+def test_ranges_may_be_tuples_and_what_is_empty_is_the_tasks() -> None:
+    empty = dict.fromkeys(("kinds", "width", "mass", "friction", "spread"), ())
+    assert TASKS["objects"].configured(ObjectsConfig(**empty)) == TASKS["objects"]
+    lists = {"width": [0.03, 0.04], "mass": [0.1, 0.2], "friction": [0.5, 0.6], "spread": [0.1, 0.1]}
+    tuples = {name: tuple(given) for name, given in lists.items()}
+    assert starts("objects", 5, **tuples) == starts("objects", 5, **lists)
+
+
 @pytest.mark.parametrize(
     ("config", "message"),
     [

@@ -106,9 +106,7 @@ class PybulletScene:
         self.robot = add_robot(client, start.joint_positions, self._link_inertia)
         self.object = add_object(client, start.object)
         frame, _ = inertial_frame(start.object)
-        half_yaw = start.object_yaw / 2.0
-        quaternion = np.array([0.0, 0.0, math.sin(half_yaw), math.cos(half_yaw)])
-        T_base_object = Pose(np.asarray(start.object_position, dtype=np.float64), quaternion)
+        T_base_object = Pose(start.object_position, start.object_quaternion)
         place_object(client, self.object, T_base_object @ frame)
         self._T_inertial_object = frame.inverse()
         self._set_resolution(FREE_RESOLUTION)

@@ -105,7 +105,8 @@ class RandomizationConfig:
 
 _LIMITS: dict[str, tuple[float, float]] = {
     **dict.fromkeys(("mass", "friction", "damping", "actuator_gain"), (0.05, 20.0)),
-    **dict.fromkeys(("gripper_speed", "gripper_force"), (0.05, 5.0)),
+    "gripper_speed": (0.05, 5.0),
+    "gripper_force": (0.05, gripper.FORCE_SCALE_MAX),
     **dict.fromkeys(("joint_latency", "gripper_latency", "object_latency"), (0.0, 1.0)),
     "action_delay": (0, 20),
     "object_position_offset": (0.0, 0.1),

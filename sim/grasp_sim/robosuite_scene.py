@@ -185,11 +185,9 @@ class RobosuiteScene:
         else:
             self.data.ctrl[self._arm_ctrl] = start.joint_positions
         self._fingers.open()
-        half_yaw = start.object_yaw / 2.0
         pose = self.data.qpos[self._cube_q : self._cube_q + 7]
         pose[:3] = self.base + start.object_position
-        pose[3:] = (np.cos(half_yaw), 0.0, 0.0, np.sin(half_yaw))
-        self.data.qacc_warmstart[:] = 0.0
+        pose[3:] = start.object_quaternion[[3, 0, 1, 2]]
         mujoco.mj_forward(self.model, self.data)
 
     def _apply(self, start: Start) -> None:

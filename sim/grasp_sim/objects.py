@@ -196,11 +196,6 @@ class ObjectSpec:
         return 2.0 * reach
 
     @property
-    def holdable(self) -> bool:
-        """The open gripper fits around it."""
-        return self.grasp_width <= MAX_GRASP_WIDTH
-
-    @property
     def holding_force(self) -> float:
         """N on each pad from which friction carries the weight: m g / (2 mu), Coulomb's law."""
         return self.mass * GRAVITY / (2.0 * self.friction) if self.friction > 0 else float("inf")

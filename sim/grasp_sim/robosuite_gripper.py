@@ -122,16 +122,6 @@ class ParallelGripper(GripperModel):
             path.write_text(gripper_xml(), encoding="utf-8")
             super().__init__(str(path), idn=idn)
 
-    def format_action(self, action: np.ndarray) -> np.ndarray:
-        """robosuite's -1 (open) to 1 (closed) for each finger's actuator, where -1 is the lower end."""
-        self.current_action = -np.clip(np.repeat(action, 2), -1.0, 1.0)
-        return self.current_action
-
-    @property
-    def dof(self) -> int:
-        """Numbers in robosuite's gripper action."""
-        return 1
-
     @property
     def init_qpos(self) -> np.ndarray:
         """(2,) m, fully open."""

@@ -113,8 +113,6 @@ class Task:
     """One task; the same in every simulator."""
 
     name: str
-    describe: str
-    """One line for people."""
     kinds: tuple[str, ...]
     width: tuple[float, float]
     """m between the pads."""
@@ -268,7 +266,6 @@ TASKS: dict[str, Task] = {
     for task in (
         Task(
             "lift",
-            "robosuite's Lift: a cube of 4 cm near the table's centre",
             kinds=("box",),
             width=(2 * STANDARD_HALF_SIZE[0], 2 * STANDARD_HALF_SIZE[1]),
             mass=(0.064, 0.085),
@@ -279,7 +276,6 @@ TASKS: dict[str, Task] = {
         ),
         Task(
             "objects",
-            "boxes, cylinders, spheres, capsules and compounds anywhere within reach",
             kinds=_ALL,
             width=(0.02, 0.07),
             mass=(0.02, 1.0),
@@ -289,7 +285,6 @@ TASKS: dict[str, Task] = {
         ),
         Task(
             "slippery",
-            "heavy objects of low friction, which the gripper's weakest grip does not hold",
             kinds=("box", "cylinder", "capsule"),
             width=(0.03, 0.06),
             mass=(0.8, 1.5),
@@ -299,7 +294,6 @@ TASKS: dict[str, Task] = {
         ),
         Task(
             "fragile",
-            "light objects that break when a finger presses with more than 40 N",
             kinds=("box", "cylinder", "sphere"),
             width=(0.03, 0.06),
             mass=(0.02, 0.3),

@@ -4,7 +4,7 @@ import numpy as np
 import pybullet
 import pytest
 
-from grasp_sim.objects import MAX_GRASP_WIDTH, ObjectError, ObjectSpec, Part, box
+from grasp_sim.objects import ObjectError, ObjectSpec, Part, box
 from grasp_sim.pybullet_scene import PybulletScene
 from grasp_sim.robosuite_scene import RobosuiteScene
 from grasp_sim.scene import Start
@@ -104,11 +104,6 @@ def test_what_lies_beside_the_pads_does_not_widen_the_grasp() -> None:
     assert ObjectSpec("cross", (stem, Part("box", (0.06, 0.005, 0.01))), 0.1, 1.0, 2).grasp_width == (
         pytest.approx(0.12)
     )
-
-
-def test_holdable_ends_at_the_gripper() -> None:
-    assert box((MAX_GRASP_WIDTH, 0.08, 0.04), mass=0.1, friction=1.0).holdable
-    assert not box((MAX_GRASP_WIDTH + 0.001, 0.09, 0.04), mass=0.1, friction=1.0).holdable
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 
 from grasp_sim import gripper
 from grasp_sim.errors import UnknownName, UserError
-from grasp_sim.objects import ObjectError
+from grasp_sim.objects import MAX_GRASP_WIDTH, ObjectError
 from grasp_sim.scene import TABLE_CENTRE, TABLE_HEIGHT, Start
 from grasp_sim.tasks import KINDS, TASKS, Difficulty, ObjectsConfig, find_task
 
@@ -23,7 +23,7 @@ def test_every_draw_can_be_solved_and_keeps_to_the_ranges(name: str) -> None:
     task = TASKS[name]
     for start in starts(name):
         thing = start.object
-        assert thing.holdable
+        assert thing.grasp_width <= MAX_GRASP_WIDTH
         assert thing.holding_force < 0.8 * task.grip_force < task.breaking_force
         assert task.mass[0] <= thing.mass <= task.mass[1] or task.standard_lift
         assert task.friction[0] <= thing.friction <= task.friction[1]
@@ -91,7 +91,7 @@ def test_configured_ranges_replace_the_tasks() -> None:
     assert all(0.03 <= s.object.size[0] <= 0.04 and 0.1 <= s.object.mass <= 0.2 for s in found)
     assert all(s.object_position[0] == pytest.approx(TABLE_CENTRE[0]) for s in found)
     wide = starts("objects", 50, kinds=["box"], width=[0.09, 0.1], unholdable=True)
-    assert not any(s.object.holdable for s in wide)
+    assert all(s.object.grasp_width > MAX_GRASP_WIDTH for s in wide)
 
 
 def test_ranges_may_be_tuples_and_what_is_empty_is_the_tasks() -> None:

@@ -56,7 +56,7 @@ PARTS = {
 
 @pytest.fixture(scope="module")
 def scenes():
-    made = PybulletScene("servo"), RobosuiteScene("servo", "parallel")
+    made = PybulletScene("servo"), RobosuiteScene("servo", own_gripper=True)
     yield made
     for scene in made:
         scene.close()

@@ -69,7 +69,7 @@ def in_hand(scene: RobosuiteScene) -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def built() -> RobosuiteScene:
-    return RobosuiteScene("servo", "parallel")
+    return RobosuiteScene("servo", own_gripper=True)
 
 
 @pytest.fixture
@@ -237,7 +237,7 @@ def test_the_whole_force_reaches_objects_of_any_width(scene, width: float):
 
 
 def test_the_gripper_is_the_same_in_osc_mode():
-    scene = RobosuiteScene("osc", "parallel")
+    scene = RobosuiteScene("osc", own_gripper=True)
     free_air(scene)
     for _ in range(8):
         scene.advance_osc(command(0.04, 40.0), np.zeros(3))

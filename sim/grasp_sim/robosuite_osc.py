@@ -21,7 +21,7 @@ from __future__ import annotations
 import ctypes
 import inspect
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -319,16 +319,17 @@ class OscStepper:
         self._fresh = True
         return healthy
 
-    def save(self) -> dict[str, np.ndarray]:
-        """What the next steps depend on besides `data`: the posture (6,) and if a step was taken (1,)."""
+    def save(self) -> np.ndarray:
+        """(1,), what the next steps depend on besides `data` and the joints of `reset`: if one was taken."""
         if not self._started:
             raise RuntimeError("OscStepper.save before OscStepper.reset: there is nothing to save yet.")
-        return {"posture": self._posture.copy(), "fresh": np.array([float(self._fresh)])}
+        return np.array([float(self._fresh)])
 
-    def restore(self, saved: Mapping[str, np.ndarray]) -> None:
-        """Inverse of `save`, bit-exact, for the same model. `data` is restored by its owner."""
-        self.reset(saved["posture"])
-        self._fresh = bool(saved["fresh"][0])
+    def restore(self, joint_positions: np.ndarray, saved: np.ndarray) -> None:
+        """Inverse of `save` for an episode begun by `reset` from these joints (6,), bit-exact, for the same
+        model. `data` is restored by its owner."""
+        self.reset(joint_positions)
+        self._fresh = bool(saved[0])
 
 
 class ArmIndices(NamedTuple):

@@ -263,7 +263,7 @@ class RobosuiteScene:
         }
         mujoco.mj_getState(self.model, self.data, saved["simulator"], _FULL_STATE)
         if self._osc:
-            saved |= {f"osc_{name}": value for name, value in self._osc.save().items()}
+            saved["osc_fresh"] = self._osc.save()
         return saved
 
     def restore(self, start: Start, saved: dict[str, np.ndarray]) -> None:
@@ -276,7 +276,7 @@ class RobosuiteScene:
         # The forward pass found the contacts, and changed the solver's warm start: set it again.
         mujoco.mj_setState(self.model, self.data, saved["simulator"], _FULL_STATE)
         if self._osc:
-            self._osc.restore({"posture": saved["osc_posture"], "fresh": saved["osc_fresh"]})
+            self._osc.restore(start.joint_positions, saved["osc_fresh"])
 
     # ---- pictures
 

@@ -39,8 +39,6 @@ TOUCH = 0.1
 MAX_PICTURE = 4096
 """Pixels, the widest and the highest picture."""
 
-_GROWING = ("start", "delayed", "scene_asked", "sensors_history")
-
 
 def _protected(state: GraspState) -> GraspState:
     """The state, with arrays that nobody can write to: it is handed out, and later steps build on it."""
@@ -148,7 +146,8 @@ class GraspEnv(gymnasium.Env):
     ) -> tuple[np.ndarray, dict[str, Any]]:
         """Start an episode. The seed fixes all of it; without one the environment's own generator goes on.
 
-        `options={"start": Start}` begins from a given start instead of a drawn one; the rest stays as drawn.
+        `options={"start": Start}` begins from a given start as it is, its physics included; of what is drawn,
+        only what concerns sensors and the action's way acts then.
         """
         options = {} if options is None else options
         if not isinstance(options, dict):
@@ -165,7 +164,10 @@ class GraspEnv(gymnasium.Env):
         start = self.task.sample(self.np_random, self.difficulty)
         drawn = randomization.draw(self.randomization, self.np_random)
         noise_seed = int(self.np_random.integers(2**63))
-        start = randomization.apply(drawn, options.get("start", start))
+        if "start" in options:
+            start, drawn = options["start"], drawn.without_physics()
+        else:
+            start = randomization.apply(drawn, start)
         self._scene.reset(start)
         self._begin(start)
         self._steps = 0
@@ -246,7 +248,7 @@ class GraspEnv(gymnasium.Env):
         The environment's own generator and its settings for later episodes are left alone. Raises
         ContractError, and changes nothing, when a part is missing or of another shape.
         """
-        if self._true is None:
+        if self._start is None:
             before = self.np_random.bit_generator.state
             self.reset()  # so that there is a snapshot to compare with
             self.np_random.bit_generator.state = before
@@ -259,8 +261,7 @@ class GraspEnv(gymnasium.Env):
                 f" mode {self.control_mode!r}"
             )
         for name, value in own.items():
-            # Some grow with the episode: their rows are compared.
-            first = int(name in _GROWING)
+            first = int(value.ndim > 1 or name == "start")  # tables grow with the episode, texts with words
             if saved[name].ndim != value.ndim or saved[name].shape[first:] != value.shape[first:]:
                 raise ContractError(
                     f"the snapshot's {name} has shape {saved[name].shape}, here it is {value.shape}: it was"

@@ -123,7 +123,7 @@ class ScriptedExpert:
 def perform(
     env: GraspEnv, seed: int | None = None, grip_force: float | None = None
 ) -> Iterator[tuple[float, dict[str, Any]]]:
-    """One episode of the expert: reward and `info` of every step, the last one's `info` with `terminated`.
+    """One episode of the expert: reward and `info` of every step.
 
     `grip_force` in N replaces the task's own.
     """
@@ -134,4 +134,4 @@ def perform(
     while not over:
         _, reward, terminated, truncated, info = env.step(expert.act(info["state"]))
         over = terminated or truncated
-        yield reward, info | {"terminated": terminated}
+        yield reward, info

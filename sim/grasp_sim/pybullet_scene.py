@@ -132,9 +132,9 @@ class PybulletScene:
         joints, _ = self._joint_states()
         period = self._choose_resolution(command, joints)
         rate = NATURAL_FREQUENCY * period
-        stiffness = [rate**2 * self._started.physics.actuator_gain_scale] * ur5e.DOF
-        friction = self._friction * period
-        damping = [2.0 * DAMPING_RATIO * rate + friction / inertia for inertia in self._inertia]
+        scale, friction = self._started.physics.actuator_gain_scale, self._friction * period
+        stiffness = [rate**2 * scale] * ur5e.DOF
+        damping = [2.0 * DAMPING_RATIO * rate * scale**0.5 + friction / j for j in self._inertia]
         gravity = self._dynamics.gravity_torques(joints).tolist()
         targets = servo.interpolate(start, goal, CHUNKS).tolist()
         for target, finger in zip(targets, self._finger_targets(command, joints, period), strict=True):

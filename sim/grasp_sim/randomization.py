@@ -140,6 +140,10 @@ class Drawn:
     object_position_noise: float = 0.0
     object_yaw_noise: float = 0.0
 
+    def without_physics(self) -> Drawn:
+        """What concerns sensors and the action's way alone."""
+        return replace(self, **dict.fromkeys(_PHYSICAL, 1.0))
+
     def pack(self) -> np.ndarray:
         """(20,) float64, the fields in order."""
         return np.concatenate([np.atleast_1d(getattr(self, part.name)) for part in fields(self)])
@@ -156,6 +160,9 @@ class Drawn:
                 values[part.name] = next(numbers)
         values["action_delay"] = int(values["action_delay"])  # type: ignore[call-overload]
         return Drawn(**values)  # type: ignore[arg-type]
+
+
+_PHYSICAL = ("mass", "friction", "damping", "actuator_gain", "gripper_speed", "gripper_force")
 
 
 def draw(config: RandomizationConfig, rng: np.random.Generator) -> Drawn:

@@ -187,8 +187,9 @@ class RobosuiteScene:
         scale = start.physics.actuator_gain_scale
         self.model.dof_damping[self._arm_v] = damping * start.physics.damping_scale
         if self._osc is None:
-            self.model.actuator_gainprm[self._arm_ctrl] = gain * scale
-            self.model.actuator_biasprm[self._arm_ctrl] = bias * scale
+            # The damping follows the stiffness by its root, so that the loop stays as damped as it was.
+            self.model.actuator_gainprm[self._arm_ctrl, 0] = gain[:, 0] * scale
+            self.model.actuator_biasprm[self._arm_ctrl, 1:3] = bias[:, 1:3] * (scale, scale**0.5)
         else:
             self._osc.stiffness = osc.STIFFNESS * scale
         self._fingers.set_physics(start.physics)

@@ -37,7 +37,7 @@ class Physics:
     damping_scale: float = 1.0
     """Factor on the viscous friction of the arm's joints."""
     actuator_gain_scale: float = 1.0
-    """Factor on the stiffness with which the arm follows its joint targets."""
+    """Factor on the stiffness with which the arm follows its joint targets, its root on the damping."""
     gripper_speed: float = gripper.SPEED
     """m/s, the greatest change of the opening."""
     gripper_force_scale: float = 1.0

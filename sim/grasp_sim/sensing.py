@@ -28,19 +28,25 @@ class Sensors:
         self._history: deque[GraspState] = deque(maxlen=_HISTORY)
         self.drawn = Drawn()
         """What holds for this episode."""
+        self._exact = True
         self._seed, self._steps = 0, 0
 
     def reset(self, drawn: Drawn, noise_seed: int) -> None:
         """Start an episode; `noise_seed` fixes its noise."""
         self._history.clear()
-        self.drawn, self._seed, self._steps = drawn, noise_seed, 0
+        self._seed, self._steps = noise_seed, 0
+        self._hold(drawn)
+
+    def _hold(self, drawn: Drawn) -> None:
+        self.drawn = drawn
+        self._exact = replace(drawn.without_physics(), action_delay=0) == Drawn()
 
     def measure(self, state: GraspState) -> GraspState:
         """The state as measured now, `state` being the true one."""
         self._history.append(state)
-        drawn = self.drawn
-        if drawn == Drawn():
+        if self._exact:
             return state
+        drawn = self.drawn
         # A generator for each step, so that a snapshot needs two numbers to go on with the same noise.
         noise = np.random.default_rng([self._seed, self._steps]).standard_normal
         self._steps += 1
@@ -88,7 +94,7 @@ class Sensors:
     def load(self, saved: dict[str, np.ndarray]) -> None:
         """Inverse of `save`."""
         self._history = deque((unpack_state(row) for row in saved["history"]), maxlen=_HISTORY)
-        self.drawn = Drawn.unpack(saved["drawn"])
+        self._hold(Drawn.unpack(saved["drawn"]))
         self._seed, self._steps = (int(number) for number in saved["noise"])
 
 

@@ -72,7 +72,8 @@ class Processes(gymnasium.vector.VectorEnv):
         self, actions: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """One control step of all; `actions` (count, 6). Rewards and ends are (count,)."""
-        actions = np.asarray(actions)
+        with np.errstate(over="ignore"):  # beyond float32 is not finite either
+            actions = np.asarray(actions, dtype=np.float32)
         if actions.shape != self.action_space.shape:
             raise UserError(f"actions have shape {actions.shape}; they must be {self.action_space.shape}")
         bad = np.flatnonzero(~np.isfinite(actions).all(axis=1))
@@ -107,28 +108,34 @@ class Processes(gymnasium.vector.VectorEnv):
         """The answers of all processes, which work at the same time."""
         if self.closed:
             raise UserError("the environments are closed: make them again")
-        for number, (pipe, arguments) in enumerate(zip(self._pipes, given, strict=True)):
-            try:
+        try:
+            for pipe, arguments in zip(self._pipes, given, strict=True):
                 pipe.send((command, arguments))
-            except ConnectionError as error:
-                raise self._lost(number) from error
-        answers = []
-        for number, pipe in enumerate(self._pipes):
-            try:
-                answers.append(pipe.recv())
-            except (EOFError, ConnectionError) as error:
-                raise self._lost(number) from error
+            answers = [pipe.recv() for pipe in self._pipes]
+        except (EOFError, ConnectionError) as error:
+            raise self._lost() from error
+        except BaseException:
+            self.close()  # answers still on their way would be taken for those of the next question
+            raise
         for answer in answers:
             if isinstance(answer, Exception):
                 raise answer
         return answers
 
-    def _lost(self, number: int) -> ProcessLost:
+    def _lost(self) -> ProcessLost:
+        """Close, and say which environments were in a process that has ended."""
+        for process in self.processes:
+            process.join(0.2)  # of one that is ending, its pipe may be closed first
+        ended = [
+            number
+            for group, process in zip(self._groups, self.processes, strict=True)
+            for number in group
+            if not process.is_alive()
+        ]
         self.close()
-        there = ", ".join(map(str, self._groups[number]))
         return ProcessLost(
-            f"the process of environment {there} of {self.num_envs} has ended: was it killed, or is memory"
-            " short? Make the environments again, fewer of them if memory is short"
+            f"the process of environment {', '.join(map(str, ended))} of {self.num_envs} has ended: was it"
+            " killed, or is memory short? Make the environments again, fewer of them if memory is short"
         )
 
     @staticmethod

@@ -53,6 +53,8 @@ def test_environments_of_one_process_are_as_apart_as_those_of_several() -> None:
             vector.step(actions[0, :2])
         with pytest.raises(ContractError, match="finite"):
             vector.step(np.full((3, 6), np.nan, dtype=np.float32))
+        with pytest.raises(ContractError, match="environment 1 is not finite"):
+            vector.step(np.full((3, 6), 0.1) + np.array([[0.0], [1e300], [0.0]]))
         with pytest.raises(UserError, match=r"difficulty is 0\.5"):
             vector.difficulty = 0.5
         vector.difficulty = Difficulty(distance=0.0)
@@ -63,6 +65,29 @@ def test_environments_of_one_process_are_as_apart_as_those_of_several() -> None:
         vector.close()
     with pytest.raises(UserError, match="closed"):
         vector.step(actions[0])
+
+
+def test_an_interrupted_question_closes_the_environments_so_that_no_answer_is_taken_for_another() -> None:
+    vector = make_vector("pybullet-lift", 2)
+    vector.reset(seed=0)
+    pipe = vector._pipes[1]
+
+    class Interrupted:
+        def send(self, message: Any) -> None:
+            pipe.send(message)
+
+        def recv(self) -> None:
+            raise KeyboardInterrupt
+
+        def close(self) -> None:
+            pipe.close()
+
+    vector._pipes[1] = Interrupted()  # type: ignore[call-overload]
+    with pytest.raises(KeyboardInterrupt):
+        vector.step(np.zeros((2, 6), dtype=np.float32))
+    with pytest.raises(UserError, match="closed: make them again"):
+        vector.reset()
+    assert not any(process.is_alive() for process in vector.processes)
 
 
 @pytest.mark.parametrize("processes", [0, 3, 1.5])

@@ -222,6 +222,18 @@ class ObjectSpec:
             )
         return total
 
+    @property
+    def principal_inertia(self) -> tuple[np.ndarray, np.ndarray]:
+        """Moments (3,) in kg m^2 about the centre of mass, and the quaternion (4,) xyzw that turns the object
+        frame to their axes: (0, 0, 0, 1) where the inertia lies along the object frame."""
+        inertia = self.inertia
+        moments = np.diag(inertia).copy()
+        if np.abs(inertia - np.diag(moments)).max() < 1e-12 * moments.sum():
+            return moments, np.array([0.0, 0.0, 0.0, 1.0])
+        moments, axes = np.linalg.eigh(inertia)
+        axes[:, 2] *= np.sign(np.linalg.det(axes))
+        return moments, ur5e.quaternion_of(axes)
+
 
 def box(
     size: tuple[float, float, float], *, mass: float, friction: float, symmetry: int | None = None

@@ -21,7 +21,6 @@ from grasp_sim.pybullet_bodies import (
     add_object,
     add_robot,
     add_table,
-    inertial_frame,
     place_object,
 )
 from grasp_sim.pybullet_dynamics import LINK_INERTIA, ArmDynamics
@@ -104,8 +103,7 @@ class PybulletScene:
         )
         add_table(client)
         self.robot = add_robot(client, start.joint_positions, self._link_inertia)
-        self.object = add_object(client, start.object)
-        frame, _ = inertial_frame(start.object)
+        self.object, frame = add_object(client, start.object)
         T_base_object = Pose(start.object_position, start.object_quaternion)
         place_object(client, self.object, T_base_object @ frame)
         self._T_inertial_object = frame.inverse()

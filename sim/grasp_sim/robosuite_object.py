@@ -145,12 +145,9 @@ class ObjectBody:
 
     def _set_inertia(self, spec: ObjectSpec) -> None:
         model, body = self._model, self.body
-        inertia = spec.inertia
-        principal, turn = np.diag(inertia).copy(), np.array([1.0, 0.0, 0.0, 0.0])
-        if np.count_nonzero(inertia - np.diag(principal)):
-            mujoco.mju_eig3(principal, np.empty(9), turn, inertia.reshape(9))
+        moments, (x, y, z, w) = spec.principal_inertia
         model.body_mass[body] = model.body_subtreemass[body] = spec.mass
-        model.body_inertia[body] = principal
+        model.body_inertia[body] = moments
         if self._own_contacts:
             model.body_ipos[body] = spec.centre_of_mass
-            model.body_iquat[body] = turn
+            model.body_iquat[body] = (w, x, y, z)

@@ -101,6 +101,8 @@ class GraspEnv(gymnasium.Env):
         self.reward = make_reward(reward)
         self.randomization = randomization or RandomizationConfig()
         self.randomization.check_objects(self.task.mass, self.task.friction)
+        if simulator == "robosuite" and self.task.standard_lift:
+            self.randomization.check_ignored_force()
         self._difficulty = Difficulty()
         self.observation_space = gymnasium.spaces.Box(
             -np.inf, np.inf, (contract.OBSERVATION_DIM,), np.float32

@@ -102,6 +102,14 @@ class RandomizationConfig:
                     f" {limits[1]:g}: narrow the one or the other"
                 )
 
+    def check_ignored_force(self) -> None:
+        """Raise RandomizationError if the force is scaled, for a gripper that has no force to scale."""
+        if tuple(self.gripper_force) != (1.0, 1.0):
+            raise RandomizationError(
+                f"randomization.gripper_force={self.gripper_force} changes nothing in robosuite-lift, whose"
+                " Robotiq 85 ignores the force: leave it at [1.0, 1.0], or choose pybullet-lift"
+            )
+
 
 _LIMITS: dict[str, tuple[float, float]] = {
     **dict.fromkeys(("mass", "friction", "damping", "actuator_gain"), (0.05, 20.0)),

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from grasp_sim.contract import GraspState
-from grasp_sim.errors import UserError
+from grasp_sim.errors import find
 
 RewardFunction = Callable[[GraspState, bool, bool], float]
 
@@ -61,12 +61,6 @@ REWARDS: dict[str, Reward] = {
 }
 
 
-class UnknownName(UserError, ValueError):
-    """An environment, control mode or reward was asked for by a name that does not exist."""
-
-
 def make_reward(name: str) -> Reward:
     """The reward registered as `name`; raises UnknownName listing what exists."""
-    if name not in REWARDS:
-        raise UnknownName(f"there is no reward {name!r}; there are: {', '.join(sorted(REWARDS))}")
-    return REWARDS[name]
+    return find("reward", name, REWARDS)

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from grasp_sim.contract import GraspState
-from grasp_sim.rewards import REWARDS, UnknownName, dense, make_reward, sparse
+from grasp_sim.errors import UnknownName
+from grasp_sim.rewards import REWARDS, dense, make_reward, sparse
 
 
 def state(distance: float) -> GraspState:
@@ -46,5 +47,5 @@ def test_every_reward_describes_itself_in_one_line_and_is_best_at_success(name):
 
 
 def test_an_unknown_reward_lists_what_exists():
-    with pytest.raises(UnknownName, match=r"'spase'.*dense, sparse"):
+    with pytest.raises(UnknownName, match=r"'spase'.*sparse, dense"):
         make_reward("spase")

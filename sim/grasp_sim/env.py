@@ -13,9 +13,9 @@ from gymnasium.utils import seeding
 
 from grasp_sim import contract, randomization, ur5e
 from grasp_sim.contract import ActionScale, ContractError, GraspState
-from grasp_sim.errors import UserError
+from grasp_sim.errors import UserError, find
 from grasp_sim.randomization import RandomizationConfig
-from grasp_sim.rewards import UnknownName, make_reward
+from grasp_sim.rewards import make_reward
 from grasp_sim.scene import Scene, Start
 from grasp_sim.sensing import Sensors
 from grasp_sim.servo import Servo, upright_turn
@@ -82,9 +82,7 @@ class GraspEnv(gymnasium.Env):
         randomization: RandomizationConfig | None = None,
     ) -> None:
         chosen = find_simulator(simulator)
-        if control_mode not in ACTION_SCALES:
-            known = ", ".join(ACTION_SCALES)
-            raise UnknownName(f"there is no control mode {control_mode!r}; there are: {known}")
+        find("control mode", control_mode, ACTION_SCALES)
         if not isinstance(horizon, int) or horizon < 1:
             raise UserError(f"horizon is {horizon}; it must be a whole number of steps, at least 1")
         for name, given, kind in (
@@ -103,6 +101,8 @@ class GraspEnv(gymnasium.Env):
         self.reward = make_reward(reward)
         self.randomization = randomization or RandomizationConfig()
         self.randomization.check_objects(self.task.mass, self.task.friction)
+        if simulator == "robosuite" and self.task.standard_lift:
+            self.randomization.check_ignored_force()
         self._difficulty = Difficulty()
         self.observation_space = gymnasium.spaces.Box(
             -np.inf, np.inf, (contract.OBSERVATION_DIM,), np.float32

@@ -12,13 +12,17 @@ closing direction. Half extents and positions in m.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
 from grasp_sim import ur5e
+from grasp_sim.contract import ActionScale
 
 STROKE = ur5e.GRIPPER_STROKE
 """m between the pads when fully open."""
-FORCE_MIN, FORCE_MAX = 20.0, 235.0
-"""N on each pad, the 2F-85's range."""
+FORCE_MIN, FORCE_MAX = ActionScale().force_min, ActionScale().force_max
+"""N on each pad, the 2F-85's range, which the contract's actions span."""
+FORCE_SCALE_MAX = 5.0
+"""The greatest factor that domain randomisation puts on the force."""
 SPEED = 0.15
 """m/s of the opening, the 2F-85's greatest."""
 FINGER_MASS = 0.1
@@ -47,6 +51,11 @@ class Box:
     half_size: tuple[float, float, float]
     centre: tuple[float, float, float]
 
+    @property
+    def volume(self) -> float:
+        """m^3."""
+        return 8.0 * prod(self.half_size)
+
 
 PALM = Box((0.060, 0.030, 0.035), (0.0, 0.0, -0.095))
 """From the flange (145 mm behind the TCP) down to 60 mm above the TCP."""
@@ -55,3 +64,6 @@ PAD = Box((0.004, 0.011, 0.016), (0.004, 0.0, TIP - 0.016))
 other. Objects touch it alone."""
 FINGER = Box((0.005, 0.010, 0.030), (0.013, 0.0, -0.030))
 """The finger on the +x side behind its pad, closed; ends at the TCP's height, above the pad's tip."""
+
+PAD_MASS, REST_MASS = (FINGER_MASS * (box.volume / (PAD.volume + FINGER.volume)) for box in (PAD, FINGER))
+"""kg of a pad and of the rest of its finger, of one density."""

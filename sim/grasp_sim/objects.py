@@ -17,8 +17,8 @@ from grasp_sim.errors import UserError
 
 MAX_PARTS = 3
 """Most primitives one object is made of."""
-SHAPES: tuple[str, ...] = ("box", "cylinder", "sphere", "capsule")
-"""Primitives both simulators have."""
+SHAPES: dict[str, int] = {"box": 3, "cylinder": 2, "sphere": 1, "capsule": 2}
+"""Primitives both simulators have, and the number of sizes of each."""
 CLEARANCE = 0.006
 """m, the least that the open gripper must be wider than what it closes on."""
 MAX_GRASP_WIDTH = ur5e.GRIPPER_STROKE - CLEARANCE
@@ -31,6 +31,10 @@ FRICTION_LIMITS = (0.0, 5.0)
 """Coefficients of sliding friction that an object may have."""
 GRAVITY = 9.81
 """m/s^2, in both simulators."""
+
+
+_HALF = 0.5**0.5
+_Z_TO_AXIS = {"x": (0.0, _HALF, 0.0, _HALF), "y": (-_HALF, 0.0, 0.0, _HALF), "z": (0.0, 0.0, 0.0, 1.0)}
 
 
 class ObjectError(UserError, ValueError):
@@ -48,6 +52,17 @@ def is_range(given: Any, least: float, greatest: float) -> bool:
     return pair and least <= given[0] <= given[1] <= greatest  # also false for NaN
 
 
+def check_range(
+    name: str, given: Any, least: float, greatest: float, error: type[UserError], hint: str = ""
+) -> None:
+    """Raise `error` unless `given`, the setting `name`, `is_range`."""
+    if not is_range(given, least, greatest):
+        raise error(
+            f"{name}={given} must be [low, high] with {least:g} <= low <= high <= {greatest:g}"
+            + (f": {hint}" if hint else "")
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Part:
     """One primitive of an object."""
@@ -60,19 +75,24 @@ class Part:
     position: tuple[float, float, float] = (0.0, 0.0, 0.0)
     """m, in the object frame."""
     axis: str = "z"
-    """Axis of the object frame that a cylinder or capsule runs along."""
+    """Axis of the object frame that a cylinder or capsule runs along; what has no length is not turned."""
 
     def __post_init__(self) -> None:
         """Refuse what no simulator can build."""
-        numbers = {"box": 3, "sphere": 1, "cylinder": 2, "capsule": 2}
-        if self.shape not in numbers:
+        if self.shape not in SHAPES:
             raise ObjectError(f"there is no shape {self.shape!r}; there are: {', '.join(SHAPES)}")
-        if len(self.size) != numbers[self.shape] or not all(0 < s < 1 for s in self.size):
+        if len(self.size) != SHAPES[self.shape] or not all(0 < s < 1 for s in self.size):
             raise ObjectError(
-                f"a {self.shape} has {numbers[self.shape]} sizes between 0 and 1 m; it was given {self.size}"
+                f"a {self.shape} has {SHAPES[self.shape]} sizes between 0 and 1 m; it was given {self.size}"
             )
         if self.axis not in ("x", "y", "z"):
             raise ObjectError(f"an axis is x, y or z; it was given {self.axis!r}")
+
+    @property
+    def quaternion(self) -> tuple[float, float, float, float]:
+        """xyzw, turns the z axis, along which simulators build cylinders and capsules, to the part's axis."""
+        turned = len(self.size) == 2  # a radius and a length
+        return _Z_TO_AXIS[self.axis if turned else "z"]
 
     @property
     def half_extents(self) -> np.ndarray:
@@ -176,11 +196,6 @@ class ObjectSpec:
         return 2.0 * reach
 
     @property
-    def holdable(self) -> bool:
-        """The open gripper fits around it."""
-        return self.grasp_width <= MAX_GRASP_WIDTH
-
-    @property
     def holding_force(self) -> float:
         """N on each pad from which friction carries the weight: m g / (2 mu), Coulomb's law."""
         return self.mass * GRAVITY / (2.0 * self.friction) if self.friction > 0 else float("inf")
@@ -206,6 +221,18 @@ class ObjectSpec:
                 np.diag(part.unit_inertia) + offset @ offset * np.eye(3) - np.outer(offset, offset)
             )
         return total
+
+    @property
+    def principal_inertia(self) -> tuple[np.ndarray, np.ndarray]:
+        """Moments (3,) in kg m^2 about the centre of mass, and the quaternion (4,) xyzw that turns the object
+        frame to their axes: (0, 0, 0, 1) where the inertia lies along the object frame."""
+        inertia = self.inertia
+        moments = np.diag(inertia).copy()
+        if np.abs(inertia - np.diag(moments)).max() < 1e-12 * moments.sum():
+            return moments, np.array([0.0, 0.0, 0.0, 1.0])
+        moments, axes = np.linalg.eigh(inertia)
+        axes[:, 2] *= np.sign(np.linalg.det(axes))
+        return moments, ur5e.quaternion_of(axes)
 
 
 def box(

@@ -82,7 +82,8 @@ def rotation_of(quaternion: np.ndarray) -> np.ndarray:
 
 def limited(vector: np.ndarray, limit: float) -> np.ndarray:
     """(3,) with each number within +-limit, as robosuite clips an action before it scales it."""
-    return np.clip(np.asarray(vector, dtype=np.float64), -limit, limit)
+    # As `np.clip`, which takes twice as long to find out what it is given.
+    return np.minimum(np.maximum(np.asarray(vector, dtype=np.float64), -limit), limit)
 
 
 @jit

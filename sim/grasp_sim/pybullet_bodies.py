@@ -40,9 +40,6 @@ _SHAPES = {
     "cylinder": pybullet.GEOM_CYLINDER,
     "capsule": pybullet.GEOM_CAPSULE,
 }
-_HALF = 0.5**0.5
-_Z_TO_AXIS = {"x": (0.0, _HALF, 0.0, _HALF), "y": (-_HALF, 0.0, 0.0, _HALF), "z": (0.0, 0.0, 0.0, 1.0)}
-"""Quaternions xyzw that turn PyBullet's cylinders and capsules, which run along z."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,20 +150,11 @@ def place_robot(client: int, robot: int, positions: np.ndarray) -> None:
         pybullet.resetJointState(robot, joint, position, physicsClientId=client)
 
 
-def inertial_frame(spec: ObjectSpec) -> tuple[Pose, np.ndarray]:
-    """`T_object_inertial`, the object's principal axes at its centre of mass, and its inertia (3,) there."""
-    inertia = spec.inertia
-    if np.abs(inertia - np.diag(np.diag(inertia))).max() < 1e-12 * np.trace(inertia):
-        return Pose(spec.centre_of_mass, np.array([0.0, 0.0, 0.0, 1.0])), np.diag(inertia).copy()
-    principal, axes = np.linalg.eigh(inertia)
-    axes[:, 2] *= np.sign(np.linalg.det(axes))
-    return Pose(spec.centre_of_mass, ur5e.quaternion_of(axes)), principal
+def add_object(client: int, spec: ObjectSpec) -> tuple[int, Pose]:
+    """The object with its mass, inertia and friction, at the origin; returns its body number and
+    `T_object_inertial`, its principal axes at its centre of mass.
 
-
-def add_object(client: int, spec: ObjectSpec) -> int:
-    """The object with its mass, inertia and friction, at the origin; returns its body number.
-
-    PyBullet's pose of a body is that of its inertial frame: see `place_object` and `inertial_frame`.
+    PyBullet's pose of a body is that of its inertial frame: see `place_object`.
     """
     parts = spec.parts
     shape = pybullet.createCollisionShapeArray(
@@ -176,10 +164,11 @@ def add_object(client: int, spec: ObjectSpec) -> int:
         radii=[0.0 if part.shape == "box" else part.size[0] for part in parts],
         lengths=[2.0 * part.size[1] if len(part.size) == 2 else 0.0 for part in parts],
         collisionFramePositions=[part.position for part in parts],
-        collisionFrameOrientations=[_Z_TO_AXIS[part.axis] for part in parts],
+        collisionFrameOrientations=[part.quaternion for part in parts],
         physicsClientId=client,
     )
-    frame, inertia = inertial_frame(spec)
+    moments, quaternion = spec.principal_inertia
+    frame = Pose(spec.centre_of_mass, quaternion)
     body = pybullet.createMultiBody(
         spec.mass,
         shape,
@@ -192,13 +181,13 @@ def add_object(client: int, spec: ObjectSpec) -> int:
         -1,
         linearDamping=0.0,
         angularDamping=0.0,
-        localInertiaDiagonal=inertia.tolist(),
+        localInertiaDiagonal=moments.tolist(),
         physicsClientId=client,
     )
     pybullet.changeDynamics(
         body, -1, lateralFriction=spec.friction, frictionAnchor=True, physicsClientId=client
     )
-    return body
+    return body, frame
 
 
 def place_object(client: int, body: int, T_base_inertial: Pose) -> None:

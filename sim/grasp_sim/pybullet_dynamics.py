@@ -26,6 +26,8 @@ pushed about by its own grip. A joint turns all links after it, so these add up 
 the mass matrix's diagonal where axes are parallel. Free motions are within 8 % of robosuite's.
 """
 
+_TORQUE_MAX = ur5e.TORQUE_MAX.tolist()
+
 
 class ArmDynamics:
     """Torques for the arm. Holds scratch memory: one instance per scene."""
@@ -39,7 +41,16 @@ class ArmDynamics:
         self._tcp = self._model.site("tcp").id
         self._bias = np.zeros(self._model.nv)
         self._mass_matrix = np.zeros((self._model.nv, self._model.nv))
-        self._jacobian = np.zeros((6, self._model.nv))
+        jacobian = np.zeros((6, self._model.nv))
+        # Views that follow the model; looking them up anew takes as long as what is computed.
+        self._joints, self._velocities = self._data.qpos, self._data.qvel
+        self._tcp_position = self._data.site_xpos[self._tcp]
+        self._tcp_rotation = self._data.site_xmat[self._tcp].reshape(3, 3)
+        self._linear, self._angular = jacobian[:3], jacobian[3:]
+        arm = slice(0, ur5e.DOF)
+        self._arm_joints, self._arm_velocities = self._joints[arm], self._velocities[arm]
+        self._arm_bias, self._arm_mass_matrix = self._bias[arm], self._mass_matrix[arm, arm]
+        self._arm_jacobian = jacobian[:, arm]
 
     def inertia(self, arm_joints: np.ndarray) -> np.ndarray:
         """(6,) kg m^2 that each joint of the arm moves alone, at joints (6,) and with the gripper closed."""
@@ -55,11 +66,11 @@ class ArmDynamics:
     def gravity_torques(self, joints: list[float]) -> np.ndarray:
         """(6,) N m that hold the arm, without an object, at joints (8,)."""
         self._place(joints, [0.0] * len(joints))
-        return self._bias[: ur5e.DOF]
+        return self._arm_bias
 
     def _place(self, joints: list[float], velocities: list[float]) -> None:
         """Put the model there and compute its bias torques."""
-        self._data.qpos[:], self._data.qvel[:] = joints, velocities
+        self._joints[:], self._velocities[:] = joints, velocities
         mujoco.mj_kinematics(self._model, self._data)
         mujoco.mj_comPos(self._model, self._data)
         mujoco.mj_comVel(self._model, self._data)
@@ -67,9 +78,9 @@ class ArmDynamics:
 
     def tcp(self, joints: list[float]) -> tuple[np.ndarray, np.ndarray]:
         """Position (3,) in m and rotation (3, 3) of the TCP in the base frame, at joints (8,)."""
-        self._data.qpos[:] = joints
+        self._joints[:] = joints
         mujoco.mj_kinematics(self._model, self._data)
-        return self._data.site_xpos[self._tcp].copy(), self._data.site_xmat[self._tcp].reshape(3, 3).copy()
+        return self._tcp_position.copy(), self._tcp_rotation.copy()
 
     def osc_goal(
         self, joints: list[float], move: np.ndarray, turn: np.ndarray
@@ -90,7 +101,7 @@ class ArmDynamics:
         posture: np.ndarray,
         gain_scale: float,
         friction: float,
-    ) -> np.ndarray:
+    ) -> list[float]:
         """(6,) N m on the joints: OSC_POSE within the motors' limits, less friction; NaN without an answer.
 
         goal: from `osc_goal`. joints, velocities: (8,). posture: (6,) rad, the null space's. gain_scale:
@@ -99,26 +110,29 @@ class ArmDynamics:
         from grasp_sim import osc
 
         self._place(joints, velocities)
-        mujoco.mj_jacSite(self._model, self._data, self._jacobian[:3], self._jacobian[3:], self._tcp)
-        arm = slice(0, ur5e.DOF)
-        mass_matrix, bias = self._mass()[arm, arm], self._bias[arm]
-        jacobian = self._jacobian[:, arm].copy()
-        arm_velocities = self._data.qvel[arm].copy()
-        twist = jacobian @ arm_velocities
+        mujoco.mj_jacSite(self._model, self._data, self._linear, self._angular, self._tcp)
+        self._mass()
+        jacobian = self._arm_jacobian.copy()
+        twist = jacobian @ self._arm_velocities
         torques = osc.joint_torques(
             goal[0],
             goal[1],
-            self._data.site_xpos[self._tcp].copy(),
-            self._data.site_xmat[self._tcp].reshape(3, 3).copy(),
+            self._tcp_position,
+            self._tcp_rotation,
             twist[:3],
             twist[3:],
             jacobian,
-            mass_matrix.copy(),
-            bias.copy(),
-            self._data.qpos[arm].copy(),
-            arm_velocities,
+            self._arm_mass_matrix,
+            self._arm_bias,
+            self._arm_joints,
+            self._arm_velocities,
             posture,
             osc.STIFFNESS * gain_scale,
             osc.DAMPING_RATIO,
         )
-        return np.clip(torques, -ur5e.TORQUE_MAX, ur5e.TORQUE_MAX) - friction * arm_velocities
+        return [
+            min(max(torque, -most), most) - friction * velocity
+            for torque, most, velocity in zip(
+                torques.tolist(), _TORQUE_MAX, velocities[: ur5e.DOF], strict=True
+            )
+        ]

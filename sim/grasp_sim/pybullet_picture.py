@@ -79,7 +79,7 @@ class PybulletPicture:
         if self._object is None or self._object[0] != spec:
             if self._object is not None:
                 pybullet.removeBody(self._object[1], physicsClientId=client)
-            self._object = spec, add_object(client, spec)
+            self._object = spec, add_object(client, spec)[0]
             self._colour(self._object[1], _OBJECT_COLOUR)
         place_object(client, self._object[1], Pose(np.array(position), np.array(quaternion)))
         pixels = pybullet.getCameraImage(

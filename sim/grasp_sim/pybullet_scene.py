@@ -21,7 +21,6 @@ from grasp_sim.pybullet_bodies import (
     add_object,
     add_robot,
     add_table,
-    inertial_frame,
     place_object,
 )
 from grasp_sim.pybullet_dynamics import LINK_INERTIA, ArmDynamics
@@ -104,11 +103,8 @@ class PybulletScene:
         )
         add_table(client)
         self.robot = add_robot(client, start.joint_positions, self._link_inertia)
-        self.object = add_object(client, start.object)
-        frame, _ = inertial_frame(start.object)
-        half_yaw = start.object_yaw / 2.0
-        quaternion = np.array([0.0, 0.0, math.sin(half_yaw), math.cos(half_yaw)])
-        T_base_object = Pose(np.asarray(start.object_position, dtype=np.float64), quaternion)
+        self.object, frame = add_object(client, start.object)
+        T_base_object = Pose(start.object_position, start.object_quaternion)
         place_object(client, self.object, T_base_object @ frame)
         self._T_inertial_object = frame.inverse()
         self._set_resolution(FREE_RESOLUTION)
@@ -129,9 +125,10 @@ class PybulletScene:
         that follows from spring and damper whatever else acts on the joint, so viscous friction has to be
         part of the damper.
         """
-        if not self._begin_step([0.0, *start.tolist(), *goal.tolist(), command.opening, command.force_limit]):
+        asked = [0.0, *start.tolist(), *goal.tolist(), command.opening, command.force_limit]
+        joints, _ = self._begin_step(asked)
+        if self._broken:
             return
-        joints, _ = self._joint_states()
         period = self._choose_resolution(command, joints)
         rate = NATURAL_FREQUENCY * period
         scale, friction = self._started.physics.actuator_gain_scale, self._friction * period
@@ -161,9 +158,10 @@ class PybulletScene:
         The law runs in every physics step. The posture of its null space is the one the episode began with.
         """
         move = [*command.delta_position.tolist(), *turn.tolist()]
-        if not self._begin_step([1.0, *move, *[0.0] * 6, command.opening, command.force_limit]):
+        asked = [1.0, *move, *[0.0] * 6, command.opening, command.force_limit]
+        joints, velocities = self._begin_step(asked)
+        if self._broken:
             return
-        joints, velocities = self._joint_states()
         period = self._choose_resolution(command, joints)
         goal = self._dynamics.osc_goal(joints, command.delta_position, turn)
         pybullet.setJointMotorControlArray(
@@ -179,18 +177,23 @@ class PybulletScene:
             self._drive_fingers(finger, command)
             for _ in range(self._resolution[0] // CHUNKS):
                 torques = self._dynamics.osc_torques(goal, joints, velocities, posture, gain_scale, friction)
-                if not np.isfinite(torques).all():
+                if not math.isfinite(sum(torques)):
                     self._broken = True
                     return
-                self._step(torques.tolist())
+                self._step(torques)
                 joints, velocities = self._joint_states()
         self._steps += 1
 
-    def _begin_step(self, asked: list[float]) -> bool:
-        """Record what is asked; False when that or the state is not finite: then nothing moves any more."""
+    def _begin_step(self, asked: list[float]) -> tuple[list[float], list[float]]:
+        """Record what is asked and return the joints (8,) and their velocities (8,), as `_joint_states`.
+
+        Where any of these is not finite the scene is broken, and nothing moves any more. The object's pose is
+        left to `faulty`, which environments ask after every step.
+        """
         self._asked.append(asked)
-        self._broken = self.faulty or not math.isfinite(sum(asked))
-        return not self._broken
+        joints, velocities = self._joint_states()
+        self._broken = self._broken or not math.isfinite(sum((*asked, *joints, *velocities)))
+        return joints, velocities
 
     def _choose_resolution(self, command: Command, joints: list[float]) -> float:
         """Set physics steps and solver iterations for this control step; returns the s of a physics step."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from grasp_sim import gripper
 from grasp_sim.errors import UserError
-from grasp_sim.objects import FRICTION_LIMITS, MASS_LIMITS, is_number, is_range
+from grasp_sim.objects import FRICTION_LIMITS, MASS_LIMITS, check_range, is_number
 from grasp_sim.scene import Physics, Start
 
 
@@ -77,11 +77,7 @@ class RandomizationConfig:
         for part in fields(self):
             name, given, (least, greatest) = part.name, getattr(self, part.name), _LIMITS[part.name]
             if part.default_factory is not MISSING:
-                if not is_range(given, least, greatest):
-                    raise RandomizationError(
-                        f"randomization.{name}={given} must be [low, high] with"
-                        f" {least:g} <= low <= high <= {greatest:g}"
-                    )
+                check_range(f"randomization.{name}", given, least, greatest, RandomizationError)
             elif not is_number(given) or not least <= given <= greatest:
                 raise RandomizationError(
                     f"randomization.{name}={given} must be from {least:g} to {greatest:g}"
@@ -106,10 +102,19 @@ class RandomizationConfig:
                     f" {limits[1]:g}: narrow the one or the other"
                 )
 
+    def check_ignored_force(self) -> None:
+        """Raise RandomizationError if the force is scaled, for a gripper that has no force to scale."""
+        if tuple(self.gripper_force) != (1.0, 1.0):
+            raise RandomizationError(
+                f"randomization.gripper_force={self.gripper_force} changes nothing in robosuite-lift, whose"
+                " Robotiq 85 ignores the force: leave it at [1.0, 1.0], or choose pybullet-lift"
+            )
+
 
 _LIMITS: dict[str, tuple[float, float]] = {
     **dict.fromkeys(("mass", "friction", "damping", "actuator_gain"), (0.05, 20.0)),
-    **dict.fromkeys(("gripper_speed", "gripper_force"), (0.05, 5.0)),
+    "gripper_speed": (0.05, 5.0),
+    "gripper_force": (0.05, gripper.FORCE_SCALE_MAX),
     **dict.fromkeys(("joint_latency", "gripper_latency", "object_latency"), (0.0, 1.0)),
     "action_delay": (0, 20),
     "object_position_offset": (0.0, 0.1),
@@ -180,7 +185,7 @@ def draw(config: RandomizationConfig, rng: np.random.Generator) -> Drawn:
             values[part.name] = tuple(float(v) for v in rng.uniform(-setting, setting, size=3))
         elif part.name == "object_yaw_offset":
             values[part.name] = float(rng.uniform(-setting, setting))
-        elif isinstance(setting, list):
+        elif isinstance(setting, list | tuple):
             values[part.name] = float(rng.uniform(*setting))
         else:
             values[part.name] = float(setting)

@@ -10,8 +10,8 @@ from __future__ import annotations
 import gymnasium
 
 from grasp_sim.env import ACTION_SCALES, GraspEnv
+from grasp_sim.errors import UnknownName, find
 from grasp_sim.randomization import RandomizationConfig
-from grasp_sim.rewards import UnknownName
 from grasp_sim.simulators import SIMULATORS
 from grasp_sim.tasks import TASKS, ObjectsConfig
 
@@ -37,9 +37,7 @@ def make(
     randomization: RandomizationConfig | None = None,
 ) -> GraspEnv:
     """Build an environment. `seed` fixes the episodes that `reset()` starts when it is given no seed."""
-    if name not in names():
-        raise UnknownName(f"there is no environment {name!r}; there are: {', '.join(names())}")
-    simulator, task = name.split("-", 1)
+    simulator, task = find("environment", name, {known: known.split("-", 1) for known in names()})
     return GraspEnv(
         simulator,
         task,

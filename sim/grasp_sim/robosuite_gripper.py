@@ -16,7 +16,7 @@ import numpy as np
 from robosuite.models.grippers import register_gripper
 from robosuite.models.grippers.gripper_model import GripperModel
 
-from grasp_sim import gripper
+from grasp_sim import gripper, ur5e
 from grasp_sim.gripper import Box
 
 FINGER_ARMATURE = 0.3
@@ -25,11 +25,8 @@ with it a stiff position loop is stable at a physics step of 2 ms. More would ke
 sliding object closely."""
 FINGER_FREQUENCY = 200.0
 """rad/s of the position loop of each finger."""
-FORCE_SCALE_MAX = 5.0
-"""The greatest factor that domain randomisation puts on the force."""
 
-_TCP_TURN = "1 0 0 -1"  # from the flange, as in `ur5e.Kinematics`; normalised by MuJoCo
-_TCP_OFFSET = 0.145  # m along the flange's z axis
+_AT_TCP = 'pos="{} {} {}" quat="{} {} {} {}"'.format(*ur5e.T_FLANGE_TCP[0], *ur5e.T_FLANGE_TCP[1])
 _DARK, _GREY, _LIGHT = "0.15 0.15 0.15 1", "0.55 0.57 0.60 1", "0.85 0.85 0.85 1"
 
 
@@ -58,14 +55,12 @@ def _finger(name: str, side: int) -> str:
 
     The pads have no affinity of their own, so that they never touch each other: the joints' limits stop them.
     """
-    volumes = [float(np.prod(box.half_size)) for box in (gripper.PAD, gripper.FINGER)]
-    pad_mass, rest = (gripper.FINGER_MASS * volume / sum(volumes) for volume in volumes)
     return (
-        f'<body name="{name}_finger" pos="0 0 {_TCP_OFFSET}" quat="{_TCP_TURN}">'
+        f'<body name="{name}_finger" {_AT_TCP}>'
         f'<joint name="{name}_finger_joint" type="slide" axis="{side} 0 0" limited="true"'
         f' range="0 {gripper.STROKE / 2.0}" armature="{FINGER_ARMATURE}"/>'
-        + _geoms(f"{name}_rest", gripper.FINGER, side, rest, _GREY, touches=False)
-        + _geoms(f"{name}_pad", gripper.PAD, side, pad_mass, _LIGHT, touches=True)
+        + _geoms(f"{name}_rest", gripper.FINGER, side, gripper.REST_MASS, _GREY, touches=False)
+        + _geoms(f"{name}_pad", gripper.PAD, side, gripper.PAD_MASS, _LIGHT, touches=True)
         + "</body>"
     )
 
@@ -74,7 +69,7 @@ def _actuator(name: str) -> str:
     stiffness, damping = finger_gains()
     half, force = gripper.STROKE / 2.0, gripper.FORCE_MAX
     # Below 0 where a narrow object is to be held with all of the force, whatever randomisation makes of it.
-    beyond = FORCE_SCALE_MAX * force / stiffness
+    beyond = gripper.FORCE_SCALE_MAX * force / stiffness
     return (
         f'<general name="{name}_finger" joint="{name}_finger_joint" ctrllimited="true"'
         f' ctrlrange="{-beyond} {half}" forcelimited="true" forcerange="{-force} {force}"'
@@ -98,10 +93,10 @@ def gripper_xml() -> str:
   <worldbody>
     <body name="parallel_base" pos="0 0 0">
       <site name="ft_frame" pos="0 0 0" {site}/>
-      <body name="eef" pos="0 0 {_TCP_OFFSET}" quat="{_TCP_TURN}">
+      <body name="eef" {_AT_TCP}>
         {"".join(f'<site name="{name}" pos="0 0 0" {site}/>' for name in sites)}
       </body>
-      <body name="palm" pos="0 0 {_TCP_OFFSET}" quat="{_TCP_TURN}">
+      <body name="palm" {_AT_TCP}>
         {palm}
       </body>
       {_finger("left", 1)}
@@ -126,16 +121,6 @@ class ParallelGripper(GripperModel):
             path = Path(folder) / "parallel_gripper.xml"
             path.write_text(gripper_xml(), encoding="utf-8")
             super().__init__(str(path), idn=idn)
-
-    def format_action(self, action: np.ndarray) -> np.ndarray:
-        """robosuite's -1 (open) to 1 (closed) for each finger's actuator, where -1 is the lower end."""
-        self.current_action = -np.clip(np.repeat(action, 2), -1.0, 1.0)
-        return self.current_action
-
-    @property
-    def dof(self) -> int:
-        """Numbers in robosuite's gripper action."""
-        return 1
 
     @property
     def init_qpos(self) -> np.ndarray:

@@ -24,9 +24,6 @@ _TYPES = {
     "sphere": mujoco.mjtGeom.mjGEOM_SPHERE,
     "capsule": mujoco.mjtGeom.mjGEOM_CAPSULE,
 }
-_HALF = float(np.sqrt(0.5))
-_TURNS = {"x": (_HALF, 0.0, _HALF, 0.0), "y": (_HALF, -_HALF, 0.0, 0.0), "z": (1.0, 0.0, 0.0, 0.0)}
-"""wxyz quaternions that turn the z axis, along which MuJoCo's cylinders and capsules run, to an axis."""
 _ABSENT = Part("box", (0.001, 0.001, 0.001))  # so that nothing of an earlier object stays
 _VISIBLE, _HIDDEN = 1, 3  # geom groups; pictures show the first three
 
@@ -128,7 +125,8 @@ class ObjectBody:
         model.geom_type[geom] = _TYPES[part.shape]
         model.geom_size[geom] = size
         model.geom_pos[geom] = part.position
-        model.geom_quat[geom] = _TURNS[part.axis] if part.shape in ("cylinder", "capsule") else _TURNS["z"]
+        x, y, z, w = part.quaternion
+        model.geom_quat[geom] = (w, x, y, z)
         model.geom_aabb[geom] = (0.0, 0.0, 0.0, *along_own_axes)
         model.geom_rbound[geom] = {
             "box": np.linalg.norm(size),
@@ -147,12 +145,9 @@ class ObjectBody:
 
     def _set_inertia(self, spec: ObjectSpec) -> None:
         model, body = self._model, self.body
-        inertia = spec.inertia
-        principal, turn = np.diag(inertia).copy(), np.array(_TURNS["z"])
-        if np.count_nonzero(inertia - np.diag(principal)):
-            mujoco.mju_eig3(principal, np.empty(9), turn, inertia.reshape(9))
+        moments, (x, y, z, w) = spec.principal_inertia
         model.body_mass[body] = model.body_subtreemass[body] = spec.mass
-        model.body_inertia[body] = principal
+        model.body_inertia[body] = moments
         if self._own_contacts:
             model.body_ipos[body] = spec.centre_of_mass
-            model.body_iquat[body] = turn
+            model.body_iquat[body] = (w, x, y, z)

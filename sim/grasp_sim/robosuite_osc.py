@@ -21,7 +21,7 @@ from __future__ import annotations
 import ctypes
 import inspect
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,9 +33,10 @@ from numba.extending import intrinsic
 
 from grasp_sim import osc, ur5e
 
-_BAD_STATE = tuple(
+BAD_STATE = tuple(
     int(getattr(mujoco.mjtWarning, f"mjWARN_BAD{what}")) for what in ("QPOS", "QVEL", "QACC", "CTRL")
 )
+"""MuJoCo's warnings that it found the state bad and replaced it."""
 
 
 class _Library(NamedTuple):
@@ -205,7 +206,7 @@ def _make_advance(law_version: int) -> Callable[..., bool]:
                 physics.control[physics.gripper[i]] = min(max(gripper[substep, i], low), high)
             _call(library.step2, (physics.model, physics.data))
             # MuJoCo replaces a bad state by the model's reference state: the rest would be something else.
-            for kind in _BAD_STATE:
+            for kind in BAD_STATE:
                 if physics.warnings[kind] > 0:
                     return False
         return True
@@ -318,30 +319,50 @@ class OscStepper:
         self._fresh = True
         return healthy
 
-    def save(self) -> dict[str, np.ndarray]:
-        """What the next steps depend on besides `data`: the posture (6,) and if a step was taken (1,)."""
+    def save(self) -> np.ndarray:
+        """(1,), what the next steps depend on besides `data` and the joints of `reset`: if one was taken."""
         if not self._started:
             raise RuntimeError("OscStepper.save before OscStepper.reset: there is nothing to save yet.")
-        return {"posture": self._posture.copy(), "fresh": np.array([float(self._fresh)])}
+        return np.array([float(self._fresh)])
 
-    def restore(self, saved: Mapping[str, np.ndarray]) -> None:
-        """Inverse of `save`, bit-exact, for the same model. `data` is restored by its owner."""
-        self.reset(saved["posture"])
-        self._fresh = bool(saved["fresh"][0])
+    def restore(self, joint_positions: np.ndarray, saved: np.ndarray) -> None:
+        """Inverse of `save` for an episode begun by `reset` from these joints (6,), bit-exact, for the same
+        model. `data` is restored by its owner."""
+        self.reset(joint_positions)
+        self._fresh = bool(saved[0])
+
+
+class ArmIndices(NamedTuple):
+    """Where the arm's joints are in a model, (6,) int64 each."""
+
+    positions: np.ndarray
+    """In `qpos`."""
+    velocities: np.ndarray
+    """In `qvel`."""
+    motors: np.ndarray
+    """In `ctrl`."""
+
+
+def arm_indices(model: mujoco.MjModel) -> ArmIndices:
+    """The arm's joints in a model from robosuite, in the order of `ur5e.JOINT_NAMES`."""
+    joints = [model.joint(f"robot0_{name}") for name in ur5e.JOINT_NAMES]
+    motors = [model.actuator(f"robot0_torq_j{i + 1}").id for i in range(ur5e.DOF)]
+    positions, velocities = [joint.qposadr[0] for joint in joints], [joint.dofadr[0] for joint in joints]
+    return ArmIndices(*(np.array(numbers, dtype=np.int64) for numbers in (positions, velocities, motors)))
 
 
 def _views(
     model: mujoco.MjModel, data: mujoco.MjData, tool_site: str, gripper_actuators: Sequence[str]
 ) -> _Physics:
-    joints = [model.joint(f"robot0_{name}") for name in ur5e.JOINT_NAMES]
+    arm = arm_indices(model)
     site = model.site(tool_site).id
     return _Physics(
         model=model._address,
         data=data._address,
         site=site,
-        joints_q=np.array([joint.qposadr[0] for joint in joints], dtype=np.int64),
-        joints_v=np.array([joint.dofadr[0] for joint in joints], dtype=np.int64),
-        arm=np.array([model.actuator(f"robot0_torq_j{i + 1}").id for i in range(ur5e.DOF)], dtype=np.int64),
+        joints_q=arm.positions,
+        joints_v=arm.velocities,
+        arm=arm.motors,
         gripper=np.array([model.actuator(name).id for name in gripper_actuators], dtype=np.int64),
         positions=data.qpos,
         velocities=data.qvel,

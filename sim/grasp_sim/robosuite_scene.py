@@ -31,7 +31,7 @@ with without_gl():
 import grasp_sim.robosuite_gripper  # noqa: E402, F401 (registers the parallel gripper)
 from grasp_sim.robosuite_fingers import ParallelFingers, RobotiqFingers  # noqa: E402
 from grasp_sim.robosuite_object import ObjectBody, prepare_xml  # noqa: E402
-from grasp_sim.robosuite_osc import OscStepper  # noqa: E402
+from grasp_sim.robosuite_osc import BAD_STATE, OscStepper, arm_indices  # noqa: E402
 
 if TYPE_CHECKING:
     from grasp_sim.rendering import FrameRenderer
@@ -43,12 +43,6 @@ NATURAL_FREQUENCY = 80.0
 ARMATURE = 0.1
 """kg m^2 of every arm joint in servo mode, as in MuJoCo Menagerie's UR5e. robosuite's 0.8 to 5 make the
 wrist's 28 N m saturate whenever the heading reverses, so the arm swings past its target."""
-FINGERS = {"robotiq-85": RobotiqFingers, "parallel": ParallelFingers}
-"""The grippers by name."""
-
-_BAD_STATE = [
-    int(getattr(mujoco.mjtWarning, f"mjWARN_BAD{what}")) for what in ("QPOS", "QVEL", "QACC", "CTRL")
-]
 
 _OBJECT = 4  # in `_touch_code`; with the finger's 1 or 2 it makes 5 or 6
 _FULL_STATE = int(mujoco.mjtState.mjSTATE_INTEGRATION)
@@ -75,13 +69,11 @@ class _Lift(Lift):
 class RobosuiteScene:
     """The simulator behind an environment; `model` and `data` are MuJoCo's."""
 
-    def __init__(self, control_mode: str, gripper: str = "robotiq-85") -> None:
-        if gripper not in FINGERS:
-            raise ValueError(f"there is no gripper {gripper!r}; there are: {', '.join(FINGERS)}")
-        kind = FINGERS[gripper]
-        own_contacts = gripper == "parallel"
+    def __init__(self, control_mode: str, own_gripper: bool = False) -> None:
+        """`own_gripper`: the project's gripper and contacts instead of robosuite's."""
+        kind = ParallelFingers if own_gripper else RobotiqFingers
         self.suite: Any = _Lift(
-            own_contacts,
+            own_gripper,
             gravity_compensated=control_mode == "servo",
             robots="UR5e",
             gripper_types=kind.model_name,
@@ -105,12 +97,12 @@ class RobosuiteScene:
         described = self.suite.robots[0].gripper["right"]
         self._fingers = kind(self.model, self.data, described)
         left, right = self._fingers.geoms
-        self._object = ObjectBody(self.model, self.data, own_contacts, [*left, *right])
+        self._object = ObjectBody(self.model, self.data, own_gripper, [*left, *right])
         self._touch_code = np.zeros(self.model.ngeom, dtype=np.int64)
         self._touch_code[self._object.geoms] = _OBJECT
         for number, geoms in enumerate(self._fingers.geoms, start=1):
             self._touch_code[geoms] = number
-        self._warnings = [self.data.warning[kind] for kind in _BAD_STATE]
+        self._warnings = [self.data.warning[kind] for kind in BAD_STATE]
         # Nobody reads robosuite's force sensor here.
         self.model.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_SENSOR)
         self._osc: OscStepper | None = None
@@ -134,10 +126,7 @@ class RobosuiteScene:
 
     def _look_up(self) -> None:
         model = self.model
-        joints = [model.joint(f"robot0_{name}") for name in ur5e.JOINT_NAMES]
-        self._arm_q = np.array([j.qposadr[0] for j in joints])
-        self._arm_v = np.array([j.dofadr[0] for j in joints])
-        self._arm_ctrl = np.array([model.actuator(f"robot0_torq_j{i + 1}").id for i in range(ur5e.DOF)])
+        self._arm_q, self._arm_v, self._arm_ctrl = arm_indices(model)
         self._cube_q = int(model.joint("cube_joint0").qposadr[0])
         mujoco.mj_kinematics(model, self.data)
         base = self.data.body("robot0_base")
@@ -185,11 +174,9 @@ class RobosuiteScene:
         else:
             self.data.ctrl[self._arm_ctrl] = start.joint_positions
         self._fingers.open()
-        half_yaw = start.object_yaw / 2.0
         pose = self.data.qpos[self._cube_q : self._cube_q + 7]
         pose[:3] = self.base + start.object_position
-        pose[3:] = (np.cos(half_yaw), 0.0, 0.0, np.sin(half_yaw))
-        self.data.qacc_warmstart[:] = 0.0
+        pose[3:] = start.object_quaternion[[3, 0, 1, 2]]
         mujoco.mj_forward(self.model, self.data)
 
     def _apply(self, start: Start) -> None:
@@ -199,11 +186,11 @@ class RobosuiteScene:
         damping, gain, bias = self._nominal
         scale = start.physics.actuator_gain_scale
         self.model.dof_damping[self._arm_v] = damping * start.physics.damping_scale
-        if self.control_mode == "servo":
+        if self._osc is None:
             # The damping follows the stiffness by its root, so that the loop stays as damped as it was.
             self.model.actuator_gainprm[self._arm_ctrl, 0] = gain[:, 0] * scale
             self.model.actuator_biasprm[self._arm_ctrl, 1:3] = bias[:, 1:3] * (scale, scale**0.5)
-        elif self._osc:
+        else:
             self._osc.stiffness = osc.STIFFNESS * scale
         self._fingers.set_physics(start.physics)
 
@@ -277,7 +264,7 @@ class RobosuiteScene:
         }
         mujoco.mj_getState(self.model, self.data, saved["simulator"], _FULL_STATE)
         if self._osc:
-            saved |= {f"osc_{name}": value for name, value in self._osc.save().items()}
+            saved["osc_fresh"] = self._osc.save()
         return saved
 
     def restore(self, start: Start, saved: dict[str, np.ndarray]) -> None:
@@ -290,7 +277,7 @@ class RobosuiteScene:
         # The forward pass found the contacts, and changed the solver's warm start: set it again.
         mujoco.mj_setState(self.model, self.data, saved["simulator"], _FULL_STATE)
         if self._osc:
-            self._osc.restore({"posture": saved["osc_posture"], "fresh": saved["osc_fresh"]})
+            self._osc.restore(start.joint_positions, saved["osc_fresh"])
 
     # ---- pictures
 
@@ -312,4 +299,4 @@ class RobosuiteScene:
 
 def make_scene(control_mode: str, task: Task) -> RobosuiteScene:
     """The scene of a task: robosuite's own gripper for its standard lift, else the project's."""
-    return RobosuiteScene(control_mode, "robotiq-85" if task.standard_lift else "parallel")
+    return RobosuiteScene(control_mode, own_gripper=not task.standard_lift)

@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 
 from grasp_sim import gripper, ur5e
-from grasp_sim.contract import Command
+from grasp_sim.contract import POLICY_RATE_HZ, Command
 from grasp_sim.objects import ObjectError, ObjectSpec, Part
 
 TABLE_HEIGHT = -0.112
@@ -21,8 +21,8 @@ TABLE_CENTRE = (0.56, 0.0)
 """m (x, y), the middle of the table."""
 TABLE_HALF_SIZE = (0.4, 0.4)
 """m (x, y)."""
-CONTROL_PERIOD = 0.05
-"""s of one control step, 20 Hz."""
+CONTROL_PERIOD = 1.0 / POLICY_RATE_HZ
+"""s of one control step."""
 CAMERA, CAMERA_TARGET = (1.25, -0.52, 0.36), (0.49, 0.01, 0.02)
 """m, where pictures are taken from and what they show in their middle: close up, from the front right, with
 every place where a task puts its object in view."""
@@ -77,6 +77,12 @@ class Start:
                 f"a start's {ur5e.JOINT_NAMES[first]} is {self.joint_positions[first]:g} rad; it must be"
                 f" within +-{ur5e.POSITION_MAX[first]:g}"
             )
+
+    @property
+    def object_quaternion(self) -> np.ndarray:
+        """(4,) xyzw of the object in the base frame."""
+        half = self.object_yaw / 2.0
+        return np.array([0.0, 0.0, np.sin(half), np.cos(half)])
 
     def __eq__(self, other: object) -> bool:
         """Every number is the same; the generated comparison would fail on arrays."""

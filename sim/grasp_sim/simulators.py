@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import version
 
-from grasp_sim.rewards import UnknownName
+from grasp_sim.errors import find
 from grasp_sim.scene import Scene
 from grasp_sim.tasks import Task
 
@@ -43,9 +43,7 @@ SIMULATORS: dict[str, Simulator] = {
 
 def find_simulator(name: str) -> Simulator:
     """The simulator called `name`; raises UnknownName listing what exists."""
-    if name not in SIMULATORS:
-        raise UnknownName(f"there is no simulator {name!r}; there are: {', '.join(SIMULATORS)}")
-    return SIMULATORS[name]
+    return find("simulator", name, SIMULATORS)
 
 
 @contextmanager

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 import numpy as np
 
 from grasp_sim import gripper, ur5e
-from grasp_sim.errors import UserError
+from grasp_sim.errors import find
 from grasp_sim.objects import (
     FRICTION_LIMITS,
     MASS_LIMITS,
@@ -21,8 +22,8 @@ from grasp_sim.objects import (
     ObjectError,
     ObjectSpec,
     Part,
+    check_range,
     is_number,
-    is_range,
 )
 from grasp_sim.scene import TABLE_CENTRE, TABLE_HALF_SIZE, TABLE_HEIGHT, Start
 from grasp_sim.servo import heading, joints_at
@@ -55,13 +56,17 @@ class ObjectsConfig:
         if not isinstance(self.kinds, list | tuple):
             raise ObjectError(f"objects.kinds={self.kinds} must be a list, such as [box, sphere]")
         for kind in self.kinds:
-            if kind not in KINDS:
-                raise ObjectError(f"there is no kind of object {kind!r}; there are: {', '.join(KINDS)}")
+            find("kind of object", kind, KINDS)
         widest = 0.2 if self.unholdable else MAX_GRASP_WIDTH
-        check_range("objects.width", self.width, MIN_WIDTH, widest, hint=_TOO_WIDE)
-        check_range("objects.mass", self.mass, *MASS_LIMITS)
-        check_range("objects.friction", self.friction, 0.01, FRICTION_LIMITS[1])
-        if self.spread != [] and not (
+        for name, least, greatest, hint in (
+            ("width", MIN_WIDTH, widest, _TOO_WIDE),
+            ("mass", *MASS_LIMITS, ""),
+            ("friction", 0.01, FRICTION_LIMITS[1], ""),
+        ):
+            given = getattr(self, name)
+            if not _is_left_empty(given):
+                check_range(f"objects.{name}", given, least, greatest, ObjectError, hint)
+        if not _is_left_empty(self.spread) and not (
             isinstance(self.spread, list | tuple)
             and len(self.spread) == 2
             and all(is_number(s) for s in self.spread)
@@ -79,13 +84,8 @@ _TOO_WIDE = (
 )
 
 
-def check_range(name: str, given: list[float], least: float, greatest: float, hint: str = "") -> None:
-    """Raise ObjectError unless `given` is empty or [low, high] with least <= low <= high <= greatest."""
-    if not (isinstance(given, list) and given == []) and not is_range(given, least, greatest):
-        raise ObjectError(
-            f"{name}={given} must be [low, high] with {least:g} <= low <= high <= {greatest:g}"
-            + (f": {hint}." if hint else ".")
-        )
+def _is_left_empty(given: Any) -> bool:
+    return isinstance(given, list | tuple) and len(given) == 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +117,6 @@ class Task:
     """One task; the same in every simulator."""
 
     name: str
-    describe: str
-    """One line for people."""
     kinds: tuple[str, ...]
     width: tuple[float, float]
     """m between the pads."""
@@ -287,7 +285,6 @@ TASKS: dict[str, Task] = {
     for task in (
         Task(
             "lift",
-            "robosuite's Lift: a cube of 4 cm near the table's centre",
             kinds=("box",),
             width=(2 * STANDARD_HALF_SIZE[0], 2 * STANDARD_HALF_SIZE[1]),
             mass=(0.064, 0.085),
@@ -298,7 +295,6 @@ TASKS: dict[str, Task] = {
         ),
         Task(
             "objects",
-            "boxes, cylinders, spheres, capsules and compounds anywhere within reach",
             kinds=_ALL,
             width=(0.02, 0.07),
             mass=(0.02, 1.0),
@@ -308,7 +304,6 @@ TASKS: dict[str, Task] = {
         ),
         Task(
             "slippery",
-            "heavy objects of low friction, which the gripper's weakest grip does not hold",
             kinds=("box", "cylinder", "capsule"),
             width=(0.03, 0.06),
             mass=(0.8, 1.5),
@@ -318,7 +313,6 @@ TASKS: dict[str, Task] = {
         ),
         Task(
             "fragile",
-            "light objects that break when a finger presses with more than 40 N",
             kinds=("box", "cylinder", "sphere"),
             width=(0.03, 0.06),
             mass=(0.02, 0.3),
@@ -332,12 +326,6 @@ TASKS: dict[str, Task] = {
 """Every task by name. Adding one is an entry here."""
 
 
-class UnknownTask(UserError, ValueError):
-    """A task was asked for by a name that does not exist."""
-
-
 def find_task(name: str) -> Task:
-    """The task called `name`; raises UnknownTask listing what exists."""
-    if name not in TASKS:
-        raise UnknownTask(f"there is no task {name!r}; there are: {', '.join(TASKS)}")
-    return TASKS[name]
+    """The task called `name`; raises UnknownName listing what exists."""
+    return find("task", name, TASKS)

@@ -46,6 +46,9 @@ HOME = np.array([-0.470, -1.735, 2.480, -2.275, -1.590, -1.991])
 GRIPPER_STROKE = 0.085
 """m between the fingertips of the fully open gripper."""
 
+T_FLANGE_TCP = ((0.0, 0.0, 0.145), (1.0, 0.0, 0.0, -1.0))
+"""Position (3,) in m and turn (4,) wxyz, not normalised, of the TCP in the flange's frame."""
+
 _QUARTER_Y = (1.0, 0.0, 1.0, 0.0)
 _NO_TURN = (1.0, 0.0, 0.0, 0.0)
 # name, offset from the parent (m), rotation from the parent (wxyz, normalised by MuJoCo), joint axis
@@ -58,7 +61,6 @@ _LINKS: tuple[tuple[str, tuple[float, ...], tuple[float, ...], tuple[float, ...]
     ("wrist_3", (0.0, 0.0, 0.1), _NO_TURN, (0, 1, 0)),
 )
 _FLANGE = ((0.0, 0.098, 0.0), (1.0, -1.0, 0.0, 0.0))  # from wrist 3
-_TCP = ((0.0, 0.0, 0.145), (1.0, 0.0, 0.0, -1.0))  # from the flange
 
 
 def _text(values: tuple[float, ...]) -> str:
@@ -77,7 +79,7 @@ def _model_xml() -> str:
         closing += "</body>"
     tool = (
         f'<body name="flange" pos="{_text(_FLANGE[0])}" quat="{_text(_FLANGE[1])}">'
-        f'<site name="tcp" pos="{_text(_TCP[0])}" quat="{_text(_TCP[1])}"/></body>'
+        f'<site name="tcp" pos="{_text(T_FLANGE_TCP[0])}" quat="{_text(T_FLANGE_TCP[1])}"/></body>'
     )
     return f"<mujoco><worldbody>{opening}{tool}{closing}</worldbody></mujoco>"
 

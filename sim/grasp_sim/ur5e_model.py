@@ -91,14 +91,12 @@ def _add_gripper(flange: ET.Element) -> None:
     palm = add_body("palm", 0.0)
     add_box(palm, gripper.PALM, gripper.PALM_MASS)
     ET.SubElement(palm, "site", name="tcp")
-    boxes = (gripper.PAD, gripper.FINGER)
-    volumes = np.array([np.prod(box.half_size) for box in boxes])
     limits = {"limited": "true", "range": numbers((0.0, gripper.STROKE / 2.0))}
     for name, about_z in zip(FINGER_NAMES, (0.0, np.pi), strict=True):
         finger = add_body(name, about_z)
         ET.SubElement(finger, "joint", name=f"{name}_joint", type="slide", axis="1 0 0", attrib=limits)
-        for box, share in zip(boxes, volumes / volumes.sum(), strict=True):
-            add_box(finger, box, gripper.FINGER_MASS * share)
+        add_box(finger, gripper.PAD, gripper.PAD_MASS)
+        add_box(finger, gripper.FINGER, gripper.REST_MASS)
 
 
 @cache

@@ -233,7 +233,8 @@ def test_a_snapshot_restores_bit_exactly_in_another_environment(env: GraspEnv, w
 def test_a_snapshot_in_the_middle_of_a_grasp_restores_into_another_environment(
     env: GraspEnv,
 ) -> None:
-    other = twin(env, randomization=RandomizationConfig(**WIDE))
+    # robosuite's own gripper has no force to scale.
+    other = twin(env, randomization=RandomizationConfig(**{**WIDE, "gripper_force": [1.0, 1.0]}))
     expert = ScriptedExpert(env.action_scale, env.control_mode, env.task.grip_force)
     _, info = env.reset(seed=2)
     for _ in range(90):
@@ -525,6 +526,14 @@ def test_opening_and_force_mean_the_same_in_both_simulators(force: float) -> Non
     falls = [np.diff(openings[:shorter]).min() for openings in held]
     assert falls[0] == pytest.approx(falls[1], rel=0.05)
     assert falls[0] == pytest.approx(-gripper.SPEED * 0.05, rel=0.05)
+
+
+def test_a_scaled_force_is_refused_where_the_gripper_ignores_force() -> None:
+    scaled = RandomizationConfig(gripper_force=[0.9, 1.1])
+    with pytest.raises(UserError, match=r"gripper_force=\[0\.9, 1\.1\].*Robotiq 85.*pybullet-lift"):
+        registry.make("robosuite-lift", randomization=scaled)
+    for name in ("pybullet-lift", "robosuite-objects"):
+        registry.make(name, randomization=scaled).close()
 
 
 @pytest.mark.parametrize("gain", [0.25, 1.0, 4.0])

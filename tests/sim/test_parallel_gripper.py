@@ -8,6 +8,7 @@ from grasp_sim.contract import Command
 from grasp_sim.objects import ObjectSpec, Part, box
 from grasp_sim.robosuite_scene import RobosuiteScene
 from grasp_sim.scene import TABLE_HEIGHT, Physics, Start
+from grasp_sim.slip import SlipLabels, SlipTracker
 
 KINEMATICS = ur5e.Kinematics()
 PLACE = np.array([0.5, 0.05, 0.15])
@@ -69,7 +70,7 @@ def in_hand(scene: RobosuiteScene) -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def built() -> RobosuiteScene:
-    return RobosuiteScene("servo", "parallel")
+    return RobosuiteScene("servo", own_gripper=True)
 
 
 @pytest.fixture
@@ -198,8 +199,8 @@ def test_a_sliding_block_falls_as_fast_as_friction_lets_it(scene):
         assert 2.0 * fallen / 0.15**2 == pytest.approx(9.81 * (1.0 - share), rel=0.25)
 
 
-def test_fingers_drawn_off_a_block_too_heavy_to_lift_slide_at_the_speed_of_the_arm(scene):
-    """10 kg on the table, held with 2 * 0.4 * 20 N."""
+def test_fingers_drawn_off_a_block_too_heavy_to_lift_slide_at_the_speed_of_the_arm(scene, read):
+    """10 kg on the table, held with 2 * 0.4 * 20 N. A slip is labelled once per 5 mm."""
     spec = block(mass=10.0, friction=0.4)
     low = PLACE.copy()
     low[2] = TABLE_HEIGHT + 0.02
@@ -209,16 +210,50 @@ def test_fingers_drawn_off_a_block_too_heavy_to_lift_slide_at_the_speed_of_the_a
         scene.advance_servo(begin, begin, command(0.0, 20.0))
     before, grasp = in_hand(scene), begin
     placed = scene.object_pose()[0]
-    for step in range(1, 7):
-        goal = joints_at(low + np.array([0.0, 0.0, 0.0025 * step]))
+    tracker, at_slips = SlipTracker(), [before[2]]
+    for _ in range(2):  # held, then settled
+        tracker.update(*read(scene))
+    for step in range(1, 13):
+        goal = joints_at(low + np.array([0.0, 0.0, 0.0025 * min(step, 8)]))
         scene.advance_servo(grasp, goal, command(0.0, 20.0))
         grasp = goal
-    for _ in range(4):
-        scene.advance_servo(grasp, grasp, command(0.0, 20.0))
+        if tracker.update(*read(scene)).slip:
+            at_slips.append(in_hand(scene)[2])
+    assert len(at_slips) in (3, 4)
+    assert (-np.diff(at_slips) > 5.0).all()
+    assert (-np.diff([*at_slips, in_hand(scene)[2]]) < 10.1).all()  # 2.5 mm to a step, one without contact
     slid = before[2] - in_hand(scene)[2]
-    assert slid == pytest.approx(15.0, rel=0.02)
+    assert slid == pytest.approx(20.0, rel=0.02)
     np.testing.assert_allclose(scene.object_pose()[0], placed, atol=2e-4)
     assert scene.pad_forces(CLOSING).mean() == pytest.approx(20.0, rel=0.03)
+
+
+def test_a_lifted_block_that_slides_out_of_the_pads_is_labelled_as_slips_and_one_drop(scene, read):
+    spec = block(mass=1.0, friction=0.2)
+    hold(scene, spec, 2.0 * spec.holding_force)
+    tracker, joints = SlipTracker(), JOINTS
+
+    def move(height: float, force: float) -> SlipLabels:
+        nonlocal joints
+        goal = joints_at(PLACE + np.array([0.0, 0.0, height]))
+        scene.advance_servo(joints, goal, command(0.0, force))
+        joints = goal
+        return tracker.update(*read(scene))
+
+    lifting = [move(min(0.005 * step, 0.06), 2.0 * spec.holding_force) for step in range(18)]
+    assert lifting == [SlipLabels(slip=False, drop=False)] * 18
+    at_slips, at_drops = [in_hand(scene)[2]], []
+    for _ in range(20):
+        label = move(0.06, 0.95 * spec.holding_force)
+        if label.slip:
+            assert not at_drops
+            at_slips.append(in_hand(scene)[2])
+        if label.drop:
+            at_drops.append(in_hand(scene)[2])
+    assert len(at_slips) >= 4
+    assert (-np.diff(at_slips) > 5.0).all()
+    assert len(at_drops) == 1
+    assert at_drops[0] < -1000.0 * (0.02 + gripper.TIP)  # its upper edge has left the pads' tips
 
 
 @pytest.mark.parametrize("width", [0.01, 0.02, 0.05])
@@ -237,7 +272,7 @@ def test_the_whole_force_reaches_objects_of_any_width(scene, width: float):
 
 
 def test_the_gripper_is_the_same_in_osc_mode():
-    scene = RobosuiteScene("osc", "parallel")
+    scene = RobosuiteScene("osc", own_gripper=True)
     free_air(scene)
     for _ in range(8):
         scene.advance_osc(command(0.04, 40.0), np.zeros(3))

@@ -15,6 +15,7 @@ from grasp_sim.pybullet_bodies import FINGERS
 from grasp_sim.pybullet_scene import PybulletScene
 from grasp_sim.scene import Physics, Start
 from grasp_sim.servo import Servo
+from grasp_sim.slip import SlipLabels, SlipTracker
 
 KINEMATICS = ur5e.Kinematics()
 STILL = np.zeros(3)
@@ -196,9 +197,22 @@ def test_slip_begins_at_the_force_of_coulombs_law(robot, mass, friction):
     assert slid[1.02] < 0.003  # a slow creep so near the limit; a slip counts from 5 mm
 
 
-def test_a_block_pulled_out_of_closed_fingers_is_seen_at_its_speed(robot):
+def test_a_block_pulled_out_of_closed_fingers_is_seen_at_its_speed_and_labelled(robot, read):
     one = robot(between_fingers(block()))
-    one.grasp(20.0)
+    tracker = SlipTracker()
+    labels = []
+
+    def look() -> None:
+        labels.append(tracker.update(*read(one.scene)))
+
+    one.step(14, opening=0.0, force=20.0)
+    look()
+    for _ in range(12):
+        one.step(move=(0.0, 0.0, 0.005), opening=0.0, force=20.0)
+        look()
+    one.step(6, opening=0.0, force=20.0)
+    look()
+    assert labels == [SlipLabels(slip=False, drop=False)] * 14
     client, period, speed = one.scene.client, 1e-3, 0.03
     position, quaternion = one.scene.object_pose()
     pull = pybullet.createConstraint(
@@ -206,13 +220,25 @@ def test_a_block_pulled_out_of_closed_fingers_is_seen_at_its_speed(robot):
         childFrameOrientation=quaternion, physicsClientId=client,
     )  # fmt: skip
     pybullet.setPhysicsEngineParameter(fixedTimeStep=period, physicsClientId=client)
-    heights = []
-    for k in range(400):
+    heights, at_slips = [one.object_height()], [one.object_height()]
+    drops = []
+    for k in range(1, 1300):
         target = position - [0.0, 0.0, speed * period * k]
         pybullet.changeConstraint(pull, target.tolist(), quaternion, 1e4, physicsClientId=client)
         pybullet.stepSimulation(physicsClientId=client)
         heights.append(one.object_height())
-    assert np.polyfit(period * np.arange(100, 400), heights[100:], 1)[0] == pytest.approx(-speed, rel=0.02)
+        if k % 50 == 0:  # a control step
+            look()
+            if labels[-1].slip:
+                at_slips.append(heights[-1])
+            if labels[-1].drop:
+                drops.append(heights[-1])
+    slope = np.polyfit(period * np.arange(100, 400), heights[100:400], 1)[0]
+    assert slope == pytest.approx(-speed, rel=0.02)
+    # A slip on the first control step beyond each 5 mm, until the block's upper edge leaves the pads' tips.
+    assert len(at_slips) == 6
+    assert -np.diff(at_slips) == pytest.approx([0.006] * 5, abs=3e-4)
+    assert drops == pytest.approx([-(0.02 + gripper.TIP)], abs=2e-3)
 
 
 # ---- objects

@@ -82,9 +82,9 @@ def test_link_frames_equal_robosuites_on_1000_postures(client, robot, reference)
     assert worst[1] < 1e-5
 
 
-def test_the_fingers_meet_at_the_tcp_along_its_x_axis(client, robot):
+def test_the_fingers_meet_at_the_tcp_along_its_x_axis_on_1000_postures(client, robot):
     kinematics = ur5e.Kinematics()
-    for posture in POSTURES[:100]:
+    for posture in POSTURES:
         position, rotation = kinematics.pose(posture)
         (first, first_turn), (second, second_turn) = link_frames(client, robot, posture)[6:]
         np.testing.assert_allclose((first + second) / 2, position, atol=1e-6)
@@ -93,9 +93,9 @@ def test_the_fingers_meet_at_the_tcp_along_its_x_axis(client, robot):
         assert angle(second_turn, rotation @ np.diag([-1.0, -1.0, 1.0])) < 1e-5
 
 
-def test_mass_matrix_and_gravity_torques_equal_robosuites(client, robot, reference):
+def test_mass_matrix_and_gravity_torques_equal_robosuites_on_1000_postures(client, robot, reference):
     data = mujoco.MjData(reference)
-    for posture in POSTURES[:200]:
+    for posture in POSTURES:
         positions = [*posture, *OPEN]
         data.qpos[:] = positions
         mujoco.mj_forward(reference, data)

@@ -76,6 +76,13 @@ def test_one_range_does_not_change_what_others_draw() -> None:
     assert asdict(first) | {"mass": 1.0} == asdict(second)
 
 
+def test_a_range_may_be_a_tuple() -> None:
+    tuples = {name: tuple(given) if isinstance(given, list) else given for name, given in WIDE.items()}
+    assert draw(RandomizationConfig(**tuples), np.random.default_rng(0)) == draw(
+        RandomizationConfig(**WIDE), np.random.default_rng(0)
+    )
+
+
 def test_the_defaults_change_nothing() -> None:
     assert draw(RandomizationConfig(), np.random.default_rng(0)) == Drawn()
     start = TASKS["objects"].sample(np.random.default_rng(0), Difficulty())

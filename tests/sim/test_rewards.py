@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from grasp_sim.contract import GraspState
-from grasp_sim.rewards import REWARDS, STEP_COST, UnknownName, dense, make_reward, sparse
+from grasp_sim.errors import UnknownName
+from grasp_sim.rewards import REWARDS, WAITING, dense, make_reward, sparse
 
 
 def state(distance: float) -> GraspState:
@@ -29,10 +30,10 @@ def test_sparse_pays_for_success_only():
 
 
 @pytest.mark.parametrize("distance", [0.0, 0.05, 1.0])
-def test_dense_is_a_cost_by_robosuites_shaping(distance):
+def test_dense_is_robosuites_shaping(distance):
     reaching = 1.0 - math.tanh(10.0 * distance)
-    assert dense(state(distance), False, False) == pytest.approx(STEP_COST * (reaching / 2.25 - 1.0))
-    assert dense(state(distance), False, True) == pytest.approx(STEP_COST * ((reaching + 0.25) / 2.25 - 1.0))
+    assert dense(state(distance), False, False) == pytest.approx(WAITING * reaching / 1.25)
+    assert dense(state(distance), False, True) == pytest.approx(WAITING * (reaching + 0.25) / 1.25)
     assert dense(state(distance), True, True) == 1.0
 
 
@@ -46,11 +47,11 @@ def test_every_reward_describes_itself_in_one_line_and_is_best_at_success(name):
 
 
 def test_an_unknown_reward_lists_what_exists():
-    with pytest.raises(UnknownName, match=r"'spase'.*dense, sparse"):
+    with pytest.raises(UnknownName, match=r"'spase'.*sparse, dense"):
         make_reward("spase")
 
 
 def test_under_the_dense_reward_lifting_is_worth_more_than_waiting_at_the_object():
     discount, held = 0.99, dense(state(0.0), False, True)
-    assert held < 0.0
+    assert held == WAITING
     assert held / (1.0 - discount) < dense(state(0.0), True, True)

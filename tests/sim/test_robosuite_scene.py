@@ -63,12 +63,12 @@ def move(scene: RobosuiteScene, seed: int, steps: int = 6) -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def scene() -> RobosuiteScene:
-    return RobosuiteScene("servo", "parallel")
+    return RobosuiteScene("servo", own_gripper=True)
 
 
 @pytest.fixture(scope="module")
 def other() -> RobosuiteScene:
-    return RobosuiteScene("servo", "parallel")
+    return RobosuiteScene("servo", own_gripper=True)
 
 
 # ---- the object
@@ -137,8 +137,6 @@ def test_robosuites_gripper_takes_one_part():
     with pytest.raises(ObjectError, match="one part"):
         scene.reset(on_the_table(HAMMER))
     scene.reset(on_the_table(OBJECTS["box"]))
-    with pytest.raises(ValueError, match=r"'suction'.*parallel"):
-        RobosuiteScene("servo", "suction")
 
 
 # ---- physics

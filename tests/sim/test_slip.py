@@ -72,8 +72,23 @@ def test_motion_along_the_closing_direction_is_no_slip(settled):
 def test_losing_the_object_counts_as_a_drop_above_one_centimetre(settled, lifted, dropped):
     high = (0.5, 0.0, 0.02 + lifted)
     settled.update(state(high, high), grasped=True)
-    assert settled.update(state(high, high), grasped=False).drop is dropped
-    assert not settled.update(state(high, high), grasped=False).drop  # one label per drop
+    assert settled.update(state(high, high, opening=0.037), grasped=False).drop is dropped
+    assert not settled.update(state(high, high, opening=0.03), grasped=False).drop  # one label per drop
+
+
+def test_pads_that_bounce_still_hold_for_two_steps(settled):
+    high = (0.5, 0.0, 0.05)
+    settled.update(state(high, high), grasped=True)
+    for grasped in (False, True, False, False, True):
+        labels = settled.update(state(high, high, opening=0.0405), grasped=grasped)
+        assert not labels.slip
+        assert not labels.drop
+    slid = (0.5, 0.0, 0.044)
+    assert not settled.update(state(slid, high), grasped=False).slip
+    assert settled.update(state(slid, high), grasped=True).slip  # 6 mm, seen once they hold again
+    fallen = (0.5, 0.0, 0.0)  # the height counts at which it was held last
+    labels = [settled.update(state(fallen, high), grasped=False) for _ in range(4)]
+    assert [label.drop for label in labels] == [False, False, True, False]
 
 
 def test_nothing_held_gives_no_labels():

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from grasp_sim import gripper
-from grasp_sim.objects import ObjectError
+from grasp_sim.errors import UnknownName, UserError
+from grasp_sim.objects import MAX_GRASP_WIDTH, ObjectError
 from grasp_sim.scene import TABLE_CENTRE, TABLE_HEIGHT, Start
-from grasp_sim.tasks import KINDS, TASKS, Difficulty, ObjectsConfig, UnknownTask, find_task
+from grasp_sim.tasks import KINDS, TASKS, Difficulty, ObjectsConfig, find_task
 
 
 def starts(name: str, count: int = 300, difficulty: Difficulty | None = None, **config) -> list[Start]:
@@ -22,7 +23,7 @@ def test_every_draw_can_be_solved_and_keeps_to_the_ranges(name: str) -> None:
     task = TASKS[name]
     for start in starts(name):
         thing = start.object
-        assert thing.holdable
+        assert thing.grasp_width <= MAX_GRASP_WIDTH
         assert thing.holding_force < 0.8 * task.grip_force < task.breaking_force
         assert task.mass[0] <= thing.mass <= task.mass[1] or task.standard_lift
         assert task.friction[0] <= thing.friction <= task.friction[1]
@@ -90,7 +91,15 @@ def test_configured_ranges_replace_the_tasks() -> None:
     assert all(0.03 <= s.object.size[0] <= 0.04 and 0.1 <= s.object.mass <= 0.2 for s in found)
     assert all(s.object_position[0] == pytest.approx(TABLE_CENTRE[0]) for s in found)
     wide = starts("objects", 50, kinds=["box"], width=[0.09, 0.1], unholdable=True)
-    assert not any(s.object.holdable for s in wide)
+    assert all(s.object.grasp_width > MAX_GRASP_WIDTH for s in wide)
+
+
+def test_ranges_may_be_tuples_and_what_is_empty_is_the_tasks() -> None:
+    empty = dict.fromkeys(("kinds", "width", "mass", "friction", "spread"), ())
+    assert TASKS["objects"].configured(ObjectsConfig(**empty)) == TASKS["objects"]
+    lists = {"width": [0.03, 0.04], "mass": [0.1, 0.2], "friction": [0.5, 0.6], "spread": [0.1, 0.1]}
+    tuples = {name: tuple(given) for name, given in lists.items()}
+    assert starts("objects", 5, **tuples) == starts("objects", 5, **lists)
 
 
 @pytest.mark.parametrize(
@@ -112,7 +121,7 @@ def test_configured_ranges_replace_the_tasks() -> None:
     ],
 )
 def test_contradictory_object_settings_are_refused(config: dict, message: str) -> None:
-    with pytest.raises(ObjectError, match=message):
+    with pytest.raises(UserError, match=message):
         ObjectsConfig(**config)
 
 
@@ -122,7 +131,7 @@ def test_the_standard_lift_keeps_its_cube() -> None:
 
 
 def test_an_unknown_task_lists_what_exists() -> None:
-    with pytest.raises(UnknownTask, match="no task 'juggle'; there are: lift, objects, slippery, fragile"):
+    with pytest.raises(UnknownName, match="no task 'juggle'; there are: lift, objects, slippery, fragile"):
         find_task("juggle")
 
 

@@ -190,7 +190,7 @@ class Agent:
         return float(loss.detach())
 
     def update(
-        self, batch: MemoryBatch, successes: MemoryBatch | None, fresh: np.ndarray, memory: LongTermMemory
+        self, batch: MemoryBatch, successes: MemoryBatch | None, fresh: MemoryBatch, memory: LongTermMemory
     ) -> Stats:
         """One learner step: critics, policy, targets, priorities.
 
@@ -198,7 +198,7 @@ class Agent:
             batch: prioritised sample; the critics and the E-step learn from it.
             successes: uniform sample of successful episodes, imitated as the memory stratum (E9); None while
                 there are none.
-            fresh: (F, W) windows of the latest episodes, the states of the fresh stratum (E9).
+            fresh: uniform sample of the latest episodes, the fresh stratum (E9).
             memory: retrieved from, and given the new TD errors.
         """
         self._set_learning_rate()
@@ -288,14 +288,19 @@ class Agent:
         return {"risk_loss": float(loss.detach())}
 
     def _update_policy(
-        self, batch: MemoryBatch, successes: MemoryBatch | None, fresh: np.ndarray, memory: LongTermMemory
+        self, batch: MemoryBatch, successes: MemoryBatch | None, fresh: MemoryBatch, memory: LongTermMemory
     ) -> Stats:
         n, config = self.networks, self.config
-        raw = np.concatenate([batch.windows[: config.improvement_batch - len(fresh)], fresh])
+        rest = config.improvement_batch - len(fresh.ids)
+        raw = np.concatenate([batch.windows[:rest], fresh.windows])
+        executed = torch.from_numpy(np.concatenate([batch.actions[:rest], fresh.actions]))
         states = self.normaliser(torch.from_numpy(raw))
         with torch.no_grad():
             target = mpo.Gaussian(*n.target_policy(states))
             drawn = draw(target.mean, target.std, self.generator, config.improvement_samples)
+            # What was tried there with exploration noise, a draw from a wider policy. The critics know its
+            # value best, as they are trained on it.
+            drawn = torch.cat([drawn, executed[None]])
             found = memory.retrieve_repelled(raw, config.neighbours, patient=True)
             candidates, _ = _with_retrieved(drawn, found)
             support, share = torch.from_numpy(found.support).T, config.retrieval_share * self.participation
@@ -342,7 +347,8 @@ class Agent:
     def _memory_stratum(self, successes: MemoryBatch) -> tuple[torch.Tensor, Stats]:
         """Imitate successful episodes, but not the steps that the critics call worse than the policy's own.
 
-        A success holds poor steps too. Each is weighted min(1, exp(A / beta)), A its advantage over the
+        What is imitated is the intended action, or the executed one where the critics call that better: then
+        the success may be owed to the exploration noise. A success holds poor steps too. Each is weighted min(1, exp(A / beta)), A its advantage over the
         target policy's mean (critic-regularised regression, Wang et al. 2020, never above 1 so that an
         overestimated step cannot take over). Also returns the mean weight and the policy's mass on the rows:
         how nearly it does what they did, by a Gaussian kernel as wide as imitation is (E9).
@@ -353,14 +359,16 @@ class Agent:
         weights = torch.ones(len(actions))
         with torch.no_grad():
             mean = n.target_policy(windows)[0].mean(dim=0)
+            if self.updates >= self.config.choice_after_updates:
+                three = torch.stack([actions, torch.from_numpy(successes.actions), mean])
+                q = critics.blend(
+                    n.target_conservative(windows, three), n.target_exploratory(windows, three), self.eta
+                )
+                actions = torch.where((q[1] > q[0] + self.config.advantage_margin)[:, None], three[1], actions)
+                best = torch.maximum(q[0], q[1])
+                weights = ((best - q[2]) / self.config.advantage_scale).clamp(max=0.0).exp()
             errors = ((actions - mean) / self.config.imitation_std).square().mean(dim=-1)
             mass = float((-0.5 * errors).exp().mean())
-            if self.updates >= self.config.choice_after_updates:
-                pair = torch.stack([actions, mean])
-                q = critics.blend(
-                    n.target_conservative(windows, pair), n.target_exploratory(windows, pair), self.eta
-                )
-                weights = ((q[0] - q[1]) / self.config.advantage_scale).clamp(max=0.0).exp()
         loss = self._imitation_loss(windows, actions, weights)
         stats = {
             "imitation_loss": float(loss.detach()),

@@ -172,16 +172,16 @@ class LongTermMemory:
         )
         return self._batch(slots, np.ones(batch_size, np.float32))
 
-    def sample_fresh(self, batch_size: int, rng: np.random.Generator) -> np.ndarray:
-        """Windows (B, W) drawn uniformly, with replacement, from the latest `fresh_episodes` episodes: where
-        the present policy leads."""
+    def sample_fresh(self, batch_size: int, rng: np.random.Generator) -> MemoryBatch:
+        """Draw uniformly, with replacement, from the latest `fresh_episodes` episodes: where the present
+        policy leads. Weights are 1."""
         if self._fresh is None:
             labels = self.store.labels
             latest = labels["episode"] >= self.counters.episodes - self.config.fresh_episodes
             self._fresh = np.flatnonzero(latest & (labels["id"] >= 0))
         if not len(self._fresh):
-            raise ValueError(f"a batch of {batch_size} fresh windows was asked of a memory without any.")
-        return self.store.rows[_uniform(self._fresh, batch_size, rng), self.store.window]
+            raise ValueError(f"a batch of {batch_size} fresh rows was asked of a memory without any.")
+        return self._batch(_uniform(self._fresh, batch_size, rng), np.ones(batch_size, np.float32))
 
     def update_scores(self, ids: np.ndarray, td_errors: np.ndarray, bonus: np.ndarray | None = None) -> int:
         """Score rows (B,) anew by their TD errors (B,), to which a `bonus` (B,) >= 0 may be added in units of

@@ -9,10 +9,10 @@ from grasp_sim.contract import ACTION_DIM, OBSERVATION_DIM, rotate_about_vertica
 
 
 def turned(batch: MemoryBatch, max_angle: float, rng: np.random.Generator) -> MemoryBatch:
-    """`batch` with each row's window and intended action turned by an angle of its own.
+    """`batch` with each row's window and actions turned by an angle of its own.
 
-    The few starts that were demonstrated then stand for the same starts from other sides. Executed actions,
-    values and bootstrap windows stay: only imitation reads such a batch.
+    The few starts that were demonstrated then stand for the same starts from other sides. Values and bootstrap
+    windows stay: only imitation reads such a batch.
 
     Args:
         batch: B rows with windows of C pairs (observation, previous action).
@@ -28,5 +28,7 @@ def turned(batch: MemoryBatch, max_angle: float, rng: np.random.Generator) -> Me
         pairs[..., :OBSERVATION_DIM], pairs[..., OBSERVATION_DIM:], angles[:, None]
     )
     windows = np.concatenate([observations, previous], axis=-1).reshape(rows, -1)
-    _, intended = rotate_about_vertical(observations[:, -1], batch.intended_actions, angles)
-    return batch._replace(windows=windows, intended_actions=intended)
+    newest = observations[:, -1]
+    _, executed = rotate_about_vertical(newest, batch.actions, angles)
+    _, intended = rotate_about_vertical(newest, batch.intended_actions, angles)
+    return batch._replace(windows=windows, actions=executed, intended_actions=intended)

@@ -80,9 +80,11 @@ def test_each_row_equals_the_contracts_rotation():
         np.testing.assert_allclose(observations[row], seen, atol=1e-6)
         np.testing.assert_allclose(previous[row], moved, atol=1e-6)
         np.testing.assert_allclose(after.intended_actions[row], intended, atol=1e-6)
+        _, executed = rotate_about_vertical(old_observations[row], before.actions[row], angle)
+        np.testing.assert_allclose(after.actions[row], executed, atol=1e-6)
 
 
-def test_only_windows_and_intended_actions_change_and_only_their_horizontal_parts():
+def test_only_windows_and_actions_change_and_only_their_horizontal_parts():
     before = batch()
     kept = {name: value.copy() for name, value in before._asdict().items()}
     after = turned(before, 0.5, np.random.default_rng(1))
@@ -91,13 +93,14 @@ def test_only_windows_and_intended_actions_change_and_only_their_horizontal_part
         result = getattr(after, name)
         assert result.dtype == value.dtype
         assert result.shape == value.shape
-        if name not in ("windows", "intended_actions"):
+        if name not in ("windows", "actions", "intended_actions"):
             np.testing.assert_array_equal(result, value)
     (old_observations, old_previous), (observations, previous) = pairs(before.windows), pairs(after.windows)
     others = [i for i in range(OBSERVATION_DIM) if i not in (DX, DX + 1)]
     np.testing.assert_array_equal(observations[..., others], old_observations[..., others])
     np.testing.assert_array_equal(previous[..., 2:], old_previous[..., 2:])
-    np.testing.assert_array_equal(after.intended_actions[:, 2:], before.intended_actions[:, 2:])
+    for name in ("actions", "intended_actions"):
+        np.testing.assert_array_equal(getattr(after, name)[:, 2:], getattr(before, name)[:, 2:])
 
 
 def test_zero_angle_is_the_batch_itself_and_draws_nothing():

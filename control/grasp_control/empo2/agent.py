@@ -364,7 +364,9 @@ class Agent:
                 q = critics.blend(
                     n.target_conservative(windows, three), n.target_exploratory(windows, three), self.eta
                 )
-                actions = torch.where((q[1] > q[0] + self.config.advantage_margin)[:, None], three[1], actions)
+                actions = torch.where(
+                    (q[1] > q[0] + self.config.advantage_margin)[:, None], three[1], actions
+                )
                 best = torch.maximum(q[0], q[1])
                 weights = ((best - q[2]) / self.config.advantage_scale).clamp(max=0.0).exp()
             errors = ((actions - mean) / self.config.imitation_std).square().mean(dim=-1)

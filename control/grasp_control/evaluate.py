@@ -138,6 +138,7 @@ def result_rows(
             "length": result.length,
             "slip": int(result.slips > 0),
             "drop": int(result.drops > 0),
+            "broken": int(result.broken),
         }
         for number, result in enumerate(results)
     ]

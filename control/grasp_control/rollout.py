@@ -37,6 +37,8 @@ class EpisodeResult(NamedTuple):
     """Steps in which the object slid in the fingers."""
     drops: int
     """Steps in which the object was dropped."""
+    broken: bool = False
+    """The object broke from too much force, which ended the episode."""
     gated_steps: int = 0
     """Steps whose action memory drove."""
 
@@ -75,7 +77,7 @@ def rollout(
     short_term.reset(observation)
     observations, actions, intentions = [observation], [], []
     rewards, slips, drops, gates = [], [], [], []
-    terminated = truncated = success = faulty = False
+    terminated = truncated = success = faulty = broken = False
     while not (terminated or truncated):
         intended, gated = act(short_term.policy_input())
         requested = intended if noise is None else intended + noise[len(actions)]
@@ -91,6 +93,7 @@ def rollout(
         gates.append(gated)
         success = success or info["success"]
         faulty = faulty or info["sim_fault"]
+        broken = broken or info["broken"]
         if on_step is not None:
             on_step()
         if max_steps is not None and len(actions) >= max_steps and not terminated:
@@ -102,6 +105,7 @@ def rollout(
         length=len(actions),
         slips=int(np.sum(slips)),
         drops=int(np.sum(drops)),
+        broken=broken,
         gated_steps=int(np.sum(gates)),
     )
     observed = np.stack(observations)

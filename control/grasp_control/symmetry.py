@@ -11,8 +11,8 @@ from grasp_sim.contract import ACTION_DIM, OBSERVATION_DIM, rotate_about_vertica
 def turned(batch: MemoryBatch, max_angle: float, rng: np.random.Generator) -> MemoryBatch:
     """`batch` with each row's window and actions turned by an angle of its own.
 
-    The few starts that were demonstrated then stand for the same starts from other sides. Values and bootstrap
-    windows stay: only imitation reads such a batch.
+    The few starts that were demonstrated then stand for the same starts from other sides. Values and
+    bootstrap windows stay: only imitation reads such a batch.
 
     Args:
         batch: B rows with windows of C pairs (observation, previous action).

@@ -23,7 +23,7 @@ def rows(path: Path) -> list[dict[str, str]]:
 
 def line(method: str, seed: int, steps: int, success: float, env: str = "pybullet-lift") -> dict[str, object]:
     demos = 5 if method in ("empo2", "sac-demos") else 0
-    values = (env, method, "full", seed, demos, steps, success, 100, 1.0)
+    values = (env, method, "full", seed, demos, steps, success, 100, 1.0, 0, 0)
     return dict(zip(COLUMNS, values, strict=True))
 
 

@@ -16,7 +16,10 @@ from grasp_control.report import print_table, write_report
 from grasp_control.summary import evaluation_points, summarise
 from grasp_control.tables import read_stream
 
-FIGURES = ["success", "learning_curve", "entropy", "hit_rate", "score_histogram", "sources", "slips"]
+FIGURES = [
+    *("success", "learning_curve", "schedules", "entropy", "hit_rate", "score_histogram", "sources"),
+    *("constraint", "slips"),
+]
 
 
 def write_stream(run_dir, stream: str, rows: list[dict]) -> None:
@@ -67,7 +70,10 @@ def run_dir(tmp_path):
                 "hit_rate": 0.5,
                 "memory_size": step,
             }
-            writer.write("train", row | shares | {"slips_total": 64, "retrieval_fallbacks": step // 3000})
+            told = dict.fromkeys((*figures.SHARES, "force_excess", "force_multiplier"), 0.5)
+            writer.write(
+                "train", row | shares | told | {"slips_total": 64, "retrieval_fallbacks": step // 3000}
+            )
             bins = [{"env_step": step, "bin_low": b, "bin_high": b + 1.0, "count": step} for b in range(3)]
             writer.write_table("score_histogram", bins)
     write_stream(

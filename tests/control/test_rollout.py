@@ -55,6 +55,7 @@ class FakeEnv(gymnasium.Env):
             "success": success,
             "slip": self.steps in self.slip_at,
             "drop": self.steps in self.drop_at,
+            "broken": False,
             "sim_fault": fault,
         }
         return self.state.copy(), 0.0 if fault else self.steps / 10.0, success, truncated, info

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -54,7 +55,8 @@ class Reach(gymnasium.Env):
         self._point = self._point + 0.2 * sent[:2]
         self._steps += 1
         success = bool(np.linalg.norm(self._point) < 0.2)
-        info = {"executed_action": sent, "success": success, "slip": False, "drop": False, "sim_fault": False}
+        nothing = dict.fromkeys(("slip", "drop", "broken", "sim_fault"), False)
+        info = {"executed_action": sent, "success": success, **nothing}
         truncated = self._steps >= self.horizon and not success
         return self._observe(), float(success), success, truncated, info
 
@@ -85,7 +87,9 @@ def demonstration(seed: int) -> tuple[Trajectory, np.ndarray]:
     return trajectory, np.stack(observations)
 
 
-def make_trainer(seed: int = 0, total_steps: int = 400) -> LocalTrainer:
+def make_trainer(
+    seed: int = 0, total_steps: int = 400, *, demonstrations: int = 5, **settings: Any
+) -> LocalTrainer:
     config = EMPO2Config(
         batch_size=32,
         warmup_steps=32,
@@ -97,6 +101,7 @@ def make_trainer(seed: int = 0, total_steps: int = 400) -> LocalTrainer:
         critics=2,
         choice_after_updates=10,
         symmetry_angle=0.0,
+        **settings,
     )
     memory = LongTermMemory(
         MemoryConfig(capacity=2000),
@@ -105,9 +110,10 @@ def make_trainer(seed: int = 0, total_steps: int = 400) -> LocalTrainer:
         rng=generator(seed, "memory"),
     )
     shown = [demonstration(s) for s in range(5)]
-    for trajectory, _ in shown:
+    for trajectory, _ in shown[:demonstrations]:
         memory.add(trajectory)
-    memory.refresh_encoder()
+    if demonstrations:
+        memory.refresh_encoder()
     agent = Agent(
         config,
         fit_normaliser(np.concatenate([o for _, o in shown]), ACTION_DIM, CONTEXT),
@@ -391,3 +397,49 @@ def test_the_curriculum_makes_training_easier_and_leaves_evaluation_alone(tmp_pa
     other = make_trainer()
     other.resume(store.load_latest())
     assert other.curriculum.share == trainer.curriculum.share
+
+
+def test_without_demonstrations_it_learns_from_what_its_noise_found():
+    steps = {"learning_rate": 1e-3, "final_learning_rate": 1e-3, "training_horizon": 20}
+    trainer = make_trainer(0, 2000, demonstrations=0, noise_exponent=1.0, exploration_noise=0.8, **steps)
+
+    def success() -> float:
+        results = evaluate(trainer.env, trainer.hybrid, trainer.short_term, range(30))
+        return sum(result.success for result in results) / 30
+
+    before = success()
+    assert trainer.memory.success_rows == 0  # nothing to imitate
+    advance(trainer, 2000)
+    assert success() > before + 0.4
+    assert trainer.memory.composition()["demo_rows"] == 0
+
+
+def test_the_gate_follows_the_rewards_and_is_resumed(tmp_path):
+    trainer = make_trainer(demonstrations=0)
+    assert trainer.agent.participation == 1.0
+    advance(trainer, 120)
+    assert trainer.agent.participation == trainer.gate.participation < 1.0
+    assert trainer.metrics_row({})["reward_density"] == trainer.gate.density
+    store = CheckpointStore(tmp_path)
+    trainer.save(store)
+    other = make_trainer(demonstrations=0)
+    other.resume(store.load_latest())
+    assert other.agent.participation == trainer.agent.participation
+    assert other.gate.state() == trainer.gate.state()
+
+
+def test_shaping_and_newness_act_only_while_rewards_are_very_sparse():
+    trainer = make_trainer()
+    advance(trainer, 60)
+    assert trainer.agent.very_sparse == 0.0  # a reward in each short episode
+    assert trainer.learn()["rnd_bonus"] == 0.0
+    trainer.agent.very_sparse = 1.0
+    assert trainer.learn()["rnd_bonus"] > 0.0
+
+
+def test_the_grip_force_explores_with_a_noise_of_its_own():
+    trainer = make_trainer(exploration_noise=0.3, force_noise=0.0, demonstrations=0)
+    done = trainer.run_episode(0).trajectory
+    tried = np.abs(done.actions - done.intended_actions)
+    assert tried[:, :5].max(axis=0).min() > 0.0
+    assert tried[:, 5].max() == 0.0

@@ -32,8 +32,12 @@ from grasp_sim import registry
 from grasp_sim.cli import overrides, parse_config, run_command
 from grasp_sim.errors import UserError
 
-COLUMNS = ("env", "method", "variant", "seed", "demos", "env_steps", "success", "episodes", "wall_s")
-"""Of the raw results. `success` is a share; `wall_s` is the cell's time so far, evaluations included."""
+COLUMNS = (
+    *("env", "method", "variant", "seed", "demos", "env_steps", "success", "episodes", "wall_s"),
+    *("drops", "broken"),
+)
+"""Of the raw results. `success` is a share, `drops` and `broken` count the evaluation's episodes in which the
+object fell or broke; `wall_s` is the cell's time so far, evaluations included."""
 
 DEMONSTRATED = {"empo2": True, "sac": False, "ppo": False, "sac-demos": True}
 """The methods, and whether they learn from demonstrations."""
@@ -45,7 +49,11 @@ VARIANTS: dict[str, list[str]] = {
     "no-novelty": ["memory.novelty_weight=0"],
     "uniform-replay": ["memory.alpha=0"],
     "no-exploratory-critic": ["algo.eta_start=1", "algo.eta_end=1"],
-    "no-slip-rows": ["memory.slip_fraction=0", "memory.slip_quota=0"],
+    "no-slip-tagging": [
+        *("memory.slip_fraction=0", "memory.slip_quota=0", "memory.slip_repulsion=0"),
+        "algo.slip_penalty=0",
+    ],
+    "no-force-constraint": ["algo.force_rate=0"],
     "no-hard-starts": ["algo.hard_start_share=0"],
 }
 """EMPO2 with a part left out: the settings of grasp-train that do it."""
@@ -188,6 +196,10 @@ def _train_baseline(cell: Cell) -> None:
         )
 
 
+_FAULTS = {"drops": "drop", "broken": "broken"}
+"""Columns of the raw results, and of the evaluation's episodes."""
+
+
 class CellMetrics(MetricsWriter):
     """A run's measurements that also keep the cell's progress, and when each evaluation was done."""
 
@@ -225,6 +237,7 @@ class CellMetrics(MetricsWriter):
                 "success": sum(int(plain_value(row["success"])) for row in rows) / len(rows),
                 "episodes": len(rows),
                 "wall_s": round(self._time.seconds, 1),
+                **{name: sum(int(plain_value(row[of])) for row in rows) for name, of in _FAULTS.items()},
             }
             super().replace_table("points", [point], (STEP_COLUMN,))
 
@@ -235,10 +248,13 @@ def _write_result(cell: Cell) -> None:
     points = read_stream(cell.path / "run", "points")
     same = {name: getattr(cell, name) for name in ("env", "method", "variant", "seed", "demos")}
     rows = []
-    for step, success, episodes, wall in zip(*(points[name] for name in points), strict=True):
-        reached = int(step) if step == cell.env_steps else int(step // cell.every * cell.every)
-        row = same | {"env_steps": reached, "success": round(success, 4), "episodes": int(episodes)}
-        rows.append(row | {"wall_s": round(wall, 1)})
+    for values in zip(*points.values(), strict=True):
+        point = dict(zip(points, values, strict=True))
+        step = int(point[STEP_COLUMN])
+        reached = step if step == cell.env_steps else step // cell.every * cell.every
+        shown = {"success": round(point["success"], 4), "episodes": int(point["episodes"])}
+        faults = {name: int(point[name]) for name in _FAULTS}
+        rows.append(same | {"env_steps": reached} | shown | {"wall_s": round(point["wall_s"], 1)} | faults)
     write_rows(cell.result, rows)
 
 

@@ -348,10 +348,11 @@ class Agent:
         """Imitate successful episodes, but not the steps that the critics call worse than the policy's own.
 
         What is imitated is the intended action, or the executed one where the critics call that better: then
-        the success may be owed to the exploration noise. A success holds poor steps too. Each is weighted min(1, exp(A / beta)), A its advantage over the
-        target policy's mean (critic-regularised regression, Wang et al. 2020, never above 1 so that an
-        overestimated step cannot take over). Also returns the mean weight and the policy's mass on the rows:
-        how nearly it does what they did, by a Gaussian kernel as wide as imitation is (E9).
+        the success may be owed to the exploration noise. A success holds poor steps too. Each is weighted
+        min(1, exp(A / beta)), A its advantage over the target policy's mean (critic-regularised regression,
+        Wang et al. 2020, never above 1 so that an overestimated step cannot take over). Also returns the mean
+        weight and the policy's mass on the rows: how nearly it does what they did, by a Gaussian kernel as
+        wide as imitation is (E9).
         """
         n = self.networks
         windows = self.normaliser(torch.from_numpy(successes.windows))

@@ -242,6 +242,7 @@ class LocalTrainer:
             "length": result.length,
             "slip": int(result.slips > 0),
             "drop": int(result.drops > 0),
+            "broken": int(result.broken),
             "gated_share": result.gated_steps / result.length,
             "repeated_start": int(self.repeated),
         }

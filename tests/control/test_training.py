@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -85,7 +86,7 @@ def demonstration(seed: int) -> tuple[Trajectory, np.ndarray]:
     return trajectory, np.stack(observations)
 
 
-def make_trainer(seed: int = 0, total_steps: int = 400) -> LocalTrainer:
+def make_trainer(seed: int = 0, total_steps: int = 400, **memory_settings: Any) -> LocalTrainer:
     config = EMPO2Config(
         batch_size=32,
         warmup_steps=32,
@@ -99,7 +100,7 @@ def make_trainer(seed: int = 0, total_steps: int = 400) -> LocalTrainer:
         symmetry_angle=0.0,
     )
     memory = LongTermMemory(
-        MemoryConfig(capacity=2000),
+        MemoryConfig(capacity=2000, **memory_settings),
         window_width(CONTEXT, OBSERVATION_DIM, ACTION_DIM),
         ACTION_DIM,
         rng=generator(seed, "memory"),
@@ -173,17 +174,19 @@ def test_another_seed_gives_other_networks():
     assert not torch.equal(parameters(first), parameters(second))
 
 
-def test_a_resumed_run_continues_exactly(tmp_path):
+@pytest.mark.parametrize("settings", [{}, {"encoder": "vae", "vae_updates": 5, "refresh_every": 60}])
+def test_a_resumed_run_continues_exactly(tmp_path, settings):
     """Case 15: networks, optimisers, targets, memory, priorities, counters and random state all return."""
     store = CheckpointStore(tmp_path)
-    straight = make_trainer()
+    straight = make_trainer(**settings)
     advance(straight, 150)
     straight.save(store)
     advance(straight, 300)
 
-    resumed = make_trainer()
+    resumed = make_trainer(**settings)
     resumed.resume(store.load_latest())
     advance(resumed, 300)
+    assert resumed.memory.encoder.version == straight.memory.encoder.version == (6 if settings else 1)
     assert torch.equal(parameters(resumed), parameters(straight))
     assert resumed.env_steps == straight.env_steps
     assert resumed.episodes == straight.episodes

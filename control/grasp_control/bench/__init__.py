@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 BENCHMARKS = {
     "learning": "success against environment steps: EMPO2, PPO, SAC, SAC with demonstrations",
+    "encoder": "what the encoders of the long-term memory retrieve, and the time of a refresh",
     "memory": "prioritised replay, retrieval, eviction, saving and loading of the long-term memory",
     "runs": "finished training runs side by side: table, figure and raw data",
     "sim": "control steps a second of every simulator and mode, resets, processes side by side",

@@ -100,6 +100,9 @@ class LocalTrainer:
             self.faulty_episodes += 1
         else:
             self.memory.add(done.trajectory)
+        every = self.memory.config.refresh_every
+        if every and self.env_steps // every > (self.env_steps - done.result.length) // every:
+            self.memory.refresh_encoder()
         if not (self.repeated or done.faulty):  # repeated starts are hard ones: they are no measure
             self._asked = self.safeguards.observe(done.result.total_reward, self.env_steps)
             if self.curriculum.observe(done.result.success):

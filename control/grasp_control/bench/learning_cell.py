@@ -24,6 +24,7 @@ from grasp_control.bench.measure import write_rows
 from grasp_control.build import load_demonstrations, make_trainer
 from grasp_control.checkpoint import CheckpointStore
 from grasp_control.config import TrainConfig
+from grasp_control.earlier import load_earlier_runs
 from grasp_control.evaluate import result_rows
 from grasp_control.metrics import MetricsWriter
 from grasp_control.run import RunFolder
@@ -154,7 +155,8 @@ def _train_empo2(cell: Cell) -> None:
     env = registry.make(**vars(config.env), seed=config.seed)
     run = RunFolder(config)
     with run.begin():
-        trainer = make_trainer(config, env, load_demonstrations(config, run, env, RECORD))
+        episodes = load_demonstrations(config, run, env, RECORD)
+        trainer = make_trainer(config, env, episodes, load_earlier_runs(config, env))
         checkpoints = CheckpointStore(run.checkpoints)
         resuming = bool(checkpoints.steps())
         if resuming:

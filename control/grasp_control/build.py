@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import gymnasium
 import numpy as np
 import torch
@@ -11,11 +13,12 @@ from grasp_control.config import TrainConfig
 from grasp_control.empo2.agent import Agent
 from grasp_control.memory.long_term import LongTermMemory
 from grasp_control.memory.seeding import seed_memory
-from grasp_control.memory.window import ShortTermMemory, window_width
+from grasp_control.memory.window import ShortTermMemory, newest_observations, window_width
 from grasp_control.networks import fit_normaliser, usual_normaliser
 from grasp_control.rollout import episode_seeds
 from grasp_control.run import RunFolder
 from grasp_control.runtime.local import LocalTrainer
+from grasp_control.types import Trajectory
 from grasp_demos.episode import Episode
 from grasp_demos.reader import demonstrations, read_dataset, read_usable
 from grasp_demos.record import record_expert
@@ -77,18 +80,21 @@ def load_demonstrations(
     return episodes
 
 
-def make_trainer(config: TrainConfig, env: gymnasium.Env, episodes: list[Episode]) -> LocalTrainer:
-    """Agent, memory and loop of a new run, the memory seeded with the demonstrations if there are any."""
+def make_trainer(
+    config: TrainConfig, env: gymnasium.Env, episodes: Sequence[Episode], earlier: Sequence[Trajectory]
+) -> LocalTrainer:
+    """Agent, memory and loop of a new run, the memory seeded with demonstrations and `earlier` successes."""
     memory = LongTermMemory(
         config.memory,
         window_width(config.context, OBSERVATION_DIM, ACTION_DIM),
         ACTION_DIM,
         rng=generator(config.seed, "memory"),
     )
-    seed_memory(memory, episodes)
-    if episodes:
-        seen = np.concatenate([episode.observations for episode in episodes])
-        normaliser = fit_normaliser(seen, ACTION_DIM, config.context)
+    seed_memory(memory, episodes, earlier)
+    observations = [episode.observations for episode in episodes]
+    observations += [newest_observations(one.windows, ACTION_DIM, config.context) for one in earlier]
+    if observations:
+        normaliser = fit_normaliser(np.concatenate(observations), ACTION_DIM, config.context)
     else:
         normaliser = usual_normaliser(ACTION_DIM, config.context)
     steps = config.env_steps - config.distill.env_steps

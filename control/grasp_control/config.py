@@ -17,21 +17,29 @@ MAX_EPISODES = 1_000_000
 
 @dataclass
 class DemosConfig:
-    """The demonstrations that seed the memory."""
+    """The demonstrations and earlier runs that seed the memory."""
 
     path: str = ""
     """An existing data set; empty records new ones with the scripted expert into the run's folder."""
     episodes: int = 5
-    """Successful demonstrations used; without any the agent begins from nothing."""
+    """Successful demonstrations used; 0 for none: then the agent begins with `runs` alone, or with nothing."""
     kind: str = "human-like"
     """'human-like' learns from the executed noisy action, as from a person's hand; 'clean' from the
     intended one."""
     noise: float = 0.15
     """Standard deviation, in action units, added to the expert's action while recording."""
+    runs: list[str] = field(default_factory=list)
+    """Folders of earlier runs of the same task, whose successful episodes EMPO2's memory begins with too."""
 
     def __post_init__(self) -> None:
         """Check the ranges."""
         require_at_least(self, {"episodes": 0}, "demos.")
+        if self.path and not self.episodes:
+            raise ValueError(
+                f"demos.episodes=0 leaves demos.path={self.path} without a use: set one of them."
+            )
+        if len(set(self.runs)) < len(self.runs):
+            raise ValueError(f"demos.runs={self.runs} names the same twice.")
         if not 0 <= self.noise <= 1:
             raise ValueError(f"demos.noise={self.noise} must lie between 0 and 1.")
         require_at_most(self, {"episodes": MAX_EPISODES}, "demos.")

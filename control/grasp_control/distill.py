@@ -16,6 +16,7 @@ from grasp_control.bundle import export_bundle, require_bundle_or_nothing
 from grasp_control.checkpoint import CheckpointStore
 from grasp_control.config import MAX_EPISODES, DistillConfig, TrainConfig
 from grasp_control.distillation import Distilled, distill
+from grasp_control.earlier import load_earlier_runs
 from grasp_control.evaluate import describe, evaluate_alone
 from grasp_control.manifest import Manifest
 from grasp_control.provenance import manifest_of
@@ -77,7 +78,8 @@ def run(command: DistillCommand) -> None:
         raise UserError(f"{folder} holds no checkpoint: let grasp-train out={folder} run first.")
     bundle.absolute().parent.mkdir(parents=True, exist_ok=True)
     env = registry.make(**vars(config.env), seed=config.seed)
-    trainer = make_trainer(config, env, load_demonstrations(config, RunFolder.existing(config), env))
+    episodes = load_demonstrations(config, RunFolder.existing(config), env)
+    trainer = make_trainer(config, env, episodes, load_earlier_runs(config, env))
     trainer.resume(checkpoints.load_latest())
     print(f"Distilling {folder} as it was at environment step {trainer.env_steps}.")
     if not trainer.finished:

@@ -12,10 +12,7 @@ import gymnasium
 import numpy as np
 
 from grasp_control.memory.window import ShortTermMemory, episode_windows
-from grasp_control.types import Trajectory
-from grasp_sim.contract import OBSERVATION_NAMES
-
-_FORCE = OBSERVATION_NAMES.index("gripper_force")
+from grasp_control.types import FORCE_COLUMN, Trajectory
 
 
 class Act(Protocol):
@@ -115,7 +112,7 @@ def rollout(
         intended_actions=np.stack(intentions),
         rewards=np.asarray(rewards, np.float32),
         slips=np.asarray(slips) | np.asarray(drops),
-        forces=observed[1:, _FORCE],
+        forces=observed[1:, FORCE_COLUMN],
         terminated=terminated,
         success=success,
         demonstration=False,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import gymnasium
@@ -13,6 +14,7 @@ from grasp_control.build import load_demonstrations, make_trainer
 from grasp_control.checkpoint import CheckpointStore
 from grasp_control.config import TrainConfig
 from grasp_control.distill import distill_trainer, prove
+from grasp_control.earlier import load_earlier_runs
 from grasp_control.evaluate import result_rows, success_note
 from grasp_control.metrics import MetricsWriter
 from grasp_control.provenance import manifest_of
@@ -22,6 +24,7 @@ from grasp_control.run import RunFolder
 from grasp_control.runtime.local import LocalTrainer
 from grasp_control.stopwatch import Stopwatch
 from grasp_control.summary import summarise
+from grasp_control.types import Trajectory
 from grasp_control.video import VideoError, render_grasps
 from grasp_demos.episode import Episode
 from grasp_sim import registry
@@ -46,6 +49,7 @@ report. The same command again resumes a run that was interrupted.
 Examples:
   grasp-train
   grasp-train seed=1 env.control_mode=osc out=runs/osc-1
+  grasp-train demos.runs=[runs/tour] demos.episodes=0 out=runs/further
   grasp-train demos.path=runs/demos algo.batch_size=2048 algo.warmup_steps=2048 out=runs/large
 """
 
@@ -60,24 +64,31 @@ def train(config: TrainConfig) -> None:
     torch.set_num_threads(1)
     env = registry.make(**vars(config.env), seed=config.seed)
     run = RunFolder(config)
-    # Demonstrations that are given are checked before the folder is made.
+    # Demonstrations and runs that are given are checked before the folder is made.
     episodes = load_demonstrations(config, run, env, RECORD) if config.demos.path else None
+    earlier = load_earlier_runs(config, env)
     with run.begin():
         if run.report.exists():
             print_table(summarise(run.path))
             print(f"{run.path} is finished: see {run.report}. Train anew with another seed=... or out=...")
             return
         stopwatch = Stopwatch(run.wall_s)
-        train_in(config, run, env, episodes or load_demonstrations(config, run, env, RECORD), stopwatch)
+        episodes = episodes or load_demonstrations(config, run, env, RECORD)
+        train_in(config, run, env, episodes, earlier, stopwatch)
         stopwatch.note()
         print(f"Wall time of all calls: {stopwatch.seconds / 60:.1f} min")
 
 
 def train_in(
-    config: TrainConfig, run: RunFolder, env: gymnasium.Env, episodes: list[Episode], stopwatch: Stopwatch
+    config: TrainConfig,
+    run: RunFolder,
+    env: gymnasium.Env,
+    episodes: Sequence[Episode],
+    earlier: Sequence[Trajectory],
+    stopwatch: Stopwatch,
 ) -> None:
     """The main job, top to bottom."""
-    trainer = make_trainer(config, env, episodes)
+    trainer = make_trainer(config, env, episodes, earlier)
     checkpoints = CheckpointStore(run.checkpoints)
     with MetricsWriter(run.path, resume(run, trainer, checkpoints), stopwatch) as metrics:
         train_hybrid(config, trainer, checkpoints, metrics)

@@ -11,6 +11,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from grasp_sim.contract import OBSERVATION_NAMES
+
+
+FORCE_COLUMN = OBSERVATION_NAMES.index("gripper_force")
+"""Of an observation: the contact force, N."""
+
 
 class Source(IntEnum):
     """Where a memory row comes from."""

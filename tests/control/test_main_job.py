@@ -163,6 +163,16 @@ def test_a_run_can_be_distilled_again(finished):
 
 
 @pytest.mark.slow
+def test_another_run_can_begin_with_what_a_run_learned(finished):
+    settings = [setting for setting in SMALL if not setting.startswith("demos.")]
+    done = run("train", "out=next", "demos.runs=[run]", "demos.episodes=0", *settings, cwd=finished)
+    assert done.returncode == 0, done.stderr
+    assert re.match(r"run at step 480: \d+ successes of its own and 2 demonstrations enter ", done.stdout)
+    manifest = json.loads((finished / "next" / "bundle" / "manifest.json").read_text())
+    assert manifest["training"]["demonstrations"] == 0
+
+
+@pytest.mark.slow
 def test_other_settings_do_not_resume_a_run(finished):
     other = run("train", "out=run", *SMALL, "algo.learning_rate=0.01", cwd=finished)
     assert other.returncode == 2
@@ -188,6 +198,7 @@ def test_a_bundle_of_another_control_mode_is_refused(finished):
         (["algo.batch_size=4096"], "warmup_steps=1024"),
         (["env_steps=1500"], "warmup_steps"),
         (["demos.path=nowhere"], "nowhere"),
+        (["demos.runs=[nowhere]"], "nowhere holds no config.yaml"),
         (["demos.kind=clone"], "human-like"),
         (["seed=x"], "seed"),
     ],

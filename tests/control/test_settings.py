@@ -41,6 +41,9 @@ TRANSFER = ["bundles=[b]"]
         (TrainConfig, ["evaluation_episodes=1000001"], "evaluation_episodes=1000001 is more than 1000000."),
         (TrainConfig, ["distill.memory_rows=2000001"], "distill.memory_rows=2000001 is more than 2000000."),
         (TrainConfig, ["demos.noise=2"], "demos.noise=2.0 must lie between 0 and 1."),
+        (TrainConfig, ["demos.episodes=0"], "demos.episodes=0 must be at least 1; 0 needs earlier runs"),
+        (TrainConfig, ["demos.runs=[a]", "demos.path=b", "demos.episodes=0"], "leaves demos.path=b without"),
+        (TrainConfig, ["demos.runs=[a,a]"], "demos.runs=['a', 'a'] names the same twice."),
         (TrainConfig, ["env.name=robosuite-lfit"], "Did you mean 'robosuite-lift'?"),
         (
             TrainConfig,
@@ -92,6 +95,7 @@ def test_settings_out_of_range_are_named_with_their_limit(command, settings, sai
     [
         (TrainConfig, ["algo.hidden_width=16384", "algo.symmetry_angle=3.14159", "demos.noise=1"]),
         (TrainConfig, ["env_steps=100000000", "evaluation_episodes=1000000", "env.control_mode=osc"]),
+        (TrainConfig, ["demos.runs=[a,b]", "demos.episodes=0", "memory.encoder=vae"]),
         (EvalConfig, [*EVAL, "seed=0", "seeds=[0,1]"]),
         (RunsConfig, [*RUNS, "out=lift.v2"]),
         (MemoryBenchConfig, ["rows=2000000"]),

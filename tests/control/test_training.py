@@ -88,7 +88,12 @@ def demonstration(seed: int) -> tuple[Trajectory, np.ndarray]:
 
 
 def make_trainer(
-    seed: int = 0, total_steps: int = 400, *, demonstrations: int = 5, **settings: Any
+    seed: int = 0,
+    total_steps: int = 400,
+    *,
+    demonstrations: int = 5,
+    memory_settings: dict[str, Any] | None = None,
+    **settings: Any,
 ) -> LocalTrainer:
     config = EMPO2Config(
         batch_size=32,
@@ -104,7 +109,7 @@ def make_trainer(
         **settings,
     )
     memory = LongTermMemory(
-        MemoryConfig(capacity=2000),
+        MemoryConfig(capacity=2000, **(memory_settings or {})),
         window_width(CONTEXT, OBSERVATION_DIM, ACTION_DIM),
         ACTION_DIM,
         rng=generator(seed, "memory"),
@@ -179,17 +184,19 @@ def test_another_seed_gives_other_networks():
     assert not torch.equal(parameters(first), parameters(second))
 
 
-def test_a_resumed_run_continues_exactly(tmp_path):
+@pytest.mark.parametrize("settings", [{}, {"encoder": "vae", "vae_updates": 5, "refresh_every": 60}])
+def test_a_resumed_run_continues_exactly(tmp_path, settings):
     """Networks, optimisers, targets, memory, priorities, counters and random state all return."""
     store = CheckpointStore(tmp_path)
-    straight = make_trainer()
+    straight = make_trainer(memory_settings=settings)
     advance(straight, 150)
     straight.save(store)
     advance(straight, 300)
 
-    resumed = make_trainer()
+    resumed = make_trainer(memory_settings=settings)
     resumed.resume(store.load_latest())
     advance(resumed, 300)
+    assert resumed.memory.encoder.version == straight.memory.encoder.version == (6 if settings else 1)
     assert torch.equal(parameters(resumed), parameters(straight))
     assert resumed.env_steps == straight.env_steps
     assert resumed.episodes == straight.episodes

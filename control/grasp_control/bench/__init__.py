@@ -13,6 +13,7 @@ from collections.abc import Sequence
 BENCHMARKS = {
     "learning": "success against environment steps: EMPO2, PPO, SAC, SAC with demonstrations",
     "train": "the whole training loop: steps a second, shares of simulator, acting, memory and learner",
+    "encoder": "what the encoders of the long-term memory retrieve, and the time of a refresh",
     "memory": "prioritised replay, retrieval, eviction, saving and loading of the long-term memory",
     "runs": "finished training runs side by side: table, figure and raw data",
     "sim": "control steps a second of every simulator and mode, resets, processes side by side",

@@ -22,6 +22,7 @@ from grasp_control.bench.measure import write_rows
 from grasp_control.build import load_demonstrations, make_trainer
 from grasp_control.checkpoint import CheckpointStore
 from grasp_control.config import TrainConfig
+from grasp_control.earlier import load_earlier_runs
 from grasp_control.evaluate import result_rows
 from grasp_control.metrics import MetricsWriter
 from grasp_control.run import WALL_FILE, RunFolder, held
@@ -159,7 +160,8 @@ def _train_empo2(cell: Cell) -> None:
     run = RunFolder(config)
     with run.begin():
         stopwatch = Stopwatch(run.wall_s)
-        trainer = make_trainer(config, env, load_demonstrations(config, run, env, RECORD))
+        episodes = load_demonstrations(config, run, env, RECORD)
+        trainer = make_trainer(config, env, episodes, load_earlier_runs(config, env))
         checkpoints = CheckpointStore(run.checkpoints)
         with CellMetrics(cell, run.path, resume(run, trainer, checkpoints), stopwatch) as metrics:
             train_hybrid(config, trainer, checkpoints, metrics)

@@ -147,9 +147,8 @@ def _measure_one(config: TrainBenchConfig, name: str, rows: int, precision: str)
         asked = {"env.name": name, "seed": config.seed, "out": folder, "algo.precision": precision}
         settings = parse_config(TrainConfig, overrides(asked))
         env = registry.make(**vars(settings.env), seed=config.seed)
-        trainer = make_trainer(
-            settings, env, load_demonstrations(settings, RunFolder.existing(settings), env)
-        )
+        episodes = load_demonstrations(settings, RunFolder.existing(settings), env)
+        trainer = make_trainer(settings, env, episodes, [])
     _fill(trainer, rows, config.seed)
     # From here on the critics choose, as they do in most of a run.
     trainer.agent.updates = settings.algo.choice_after_updates

@@ -6,9 +6,11 @@ import math
 from dataclasses import dataclass
 
 from grasp_control.memory.encoder import MAX_DIM, MIN_DIM
-from grasp_sim.cli import require_at_most
+from grasp_sim.cli import require_at_most, require_choice
 
 MIN_CAPACITY, MAX_CAPACITY = 100, 2_000_000
+MAX_UPDATES = 1_000_000
+ENCODERS = ("projection", "vae")
 
 _MOST = {
     "n_step": 1000,
@@ -19,6 +21,9 @@ _MOST = {
     "novelty_weight": 1000.0,
     "alpha": 10.0,
     "deadline_ms": 60_000.0,
+    "vae_beta": 1000.0,
+    "vae_updates": MAX_UPDATES,
+    "refresh_every": 100_000_000,
 }
 
 
@@ -53,6 +58,16 @@ class MemoryConfig:
     """Latest episodes that make up the fresh stratum [E9]."""
     embedding_dim: int = 64
     """Dimensions of the trajectory feature z, 64-128."""
+    encoder: str = "projection"
+    """What makes z of a window [E4]: 'projection', standardised and projected at random; or 'vae', a
+    variational autoencoder trained on the stored windows, which retrieves no better and is slower."""
+    vae_beta: float = 0.001
+    """Weight of the divergence from a normal distribution beside the squared error of the window."""
+    vae_updates: int = 500
+    """Minibatches of 256 windows on which a VAE is trained whenever it is fitted; they bound its time."""
+    refresh_every: int = 2500
+    """Environment steps between fits of the encoder to what the memory then holds, every row embedded anew;
+    0 leaves it as it was fitted first."""
     exact_below: int = 20_000
     """Rows in a retrieval index below which search is exact."""
     retrieval: bool = True
@@ -75,11 +90,15 @@ class MemoryConfig:
             )
         if not MIN_DIM <= self.embedding_dim <= MAX_DIM:
             raise ValueError(f"memory.embedding_dim {self.embedding_dim} is outside {MIN_DIM}-{MAX_DIM}.")
-        for name in ("n_step", "exact_below", "index_threads", "fresh_episodes"):
+        require_choice("memory.encoder", self.encoder, ENCODERS)
+        for name in ("n_step", "exact_below", "index_threads", "vae_updates", "fresh_episodes"):
             if getattr(self, name) < 1:
                 raise ValueError(f"memory.{name} must be at least 1, got {getattr(self, name)}.")
         require_at_most(self, _MOST, "memory.")
-        for name in ("novelty_weight", "slip_lookback", "slip_repulsion", "demo_bonus", "alpha"):
+        for name in (
+            *("novelty_weight", "slip_lookback", "slip_repulsion", "demo_bonus", "alpha"),
+            *("vae_beta", "refresh_every"),
+        ):
             if not 0 <= getattr(self, name) < math.inf:
                 raise ValueError(f"memory.{name} must be finite and not negative, got {getattr(self, name)}.")
         if not self.deadline_ms > 0:

@@ -16,7 +16,7 @@ import numpy as np
 
 from grasp_control.memory import persistence
 from grasp_control.memory.config import MemoryConfig
-from grasp_control.memory.encoder import WindowEncoder
+from grasp_control.memory.encoder import Encoder, WindowEncoder
 from grasp_control.memory.eviction import surviving_rows
 from grasp_control.memory.fetch import aligned
 from grasp_control.memory.index import VectorIndex
@@ -25,6 +25,7 @@ from grasp_control.memory.score import Scorer
 from grasp_control.memory.statistics import MemoryCounters, composition
 from grasp_control.memory.store import RowStore
 from grasp_control.memory.targets import label_sources, n_step_targets, peaks_within, returns_to_go
+from grasp_control.memory.vae import VaeEncoder
 from grasp_control.types import MemoryBatch, Retrieved, Source, Trajectory
 
 _FIT_ROWS = 100_000
@@ -50,7 +51,7 @@ class LongTermMemory:
             config: settings.
             window_width: W.
             action_dim: A.
-            rng: draws the encoder's projection and the rows that answer late queries.
+            rng: draws the encoder's first weights and the rows that answer late queries.
             clock: seconds, for the deadline of queries.
         """
         self.config = config
@@ -64,14 +65,14 @@ class LongTermMemory:
         self.rng = rng
         self.clock = clock
         self._fresh: np.ndarray | None = None
-        encoder = WindowEncoder.create(window_width, config.embedding_dim, rng)
+        encoder = _new_encoder(config, window_width, rng)
         self.space = EmbeddingSpace.empty(encoder, self.store, self.store.embeddings, config, clock)
 
     def __len__(self) -> int:
         return len(self.store)
 
     @property
-    def encoder(self) -> WindowEncoder:
+    def encoder(self) -> Encoder:
         """The encoder whose version every stored row and every query shares."""
         return self.space.encoder
 
@@ -375,6 +376,14 @@ class LongTermMemory:
         self.space.remove(self.store.labels["id"][slots])
         self.store.release(slots)
         self._fresh = None
+
+
+def _new_encoder(config: MemoryConfig, window_width: int, rng: np.random.Generator) -> Encoder:
+    if config.encoder == "vae":
+        return VaeEncoder.create(
+            window_width, config.embedding_dim, rng, beta=config.vae_beta, updates=config.vae_updates
+        )
+    return WindowEncoder.create(window_width, config.embedding_dim, rng)
 
 
 def _uniform(slots: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:

@@ -17,7 +17,6 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from grasp_control.memory.encoder import WindowEncoder
 from grasp_control.memory.retrieval import EmbeddingSpace
 from grasp_control.memory.store import LABELS
 from grasp_sim.errors import UserError
@@ -51,6 +50,7 @@ def save(memory: LongTermMemory, path: Path) -> None:
 def load(memory: LongTermMemory, path: Path) -> None:
     """Replace the contents of `memory` by those of `path`; on an error `memory` is unchanged."""
     tensors, state = _read(Path(path))
+    state["shape"].setdefault("encoder", "projection")  # Older files do not name it: there was no other.
     for name, value in _shape(memory).items():
         if state["shape"].get(name) != value:
             raise MemoryFileError(
@@ -73,25 +73,22 @@ def load(memory: LongTermMemory, path: Path) -> None:
     memory.eviction_threshold = state["eviction_threshold"]
     memory.rng.bit_generator.state = state["rng"]
     memory.space = EmbeddingSpace.empty(
-        WindowEncoder(
-            tensors["encoder.projection"],
-            tensors["encoder.mean"],
-            tensors["encoder.std"],
-            state["encoder_version"],
-        ),
+        memory.encoder.restored(_part(tensors, "encoder."), state["encoder_version"]),
         store,
         store.embeddings,
         memory.config,
         memory.clock,
     )
     for name in ("successes", "slips"):
-        prefix = f"{name}."
-        part = {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
-        getattr(memory.space, name).restore(part)
+        getattr(memory.space, name).restore(_part(tensors, f"{name}."))
+
+
+def _part(tensors: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+    return {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
 
 
 def _tensors(memory: LongTermMemory) -> dict[str, np.ndarray]:
-    store, encoder = memory.store, memory.encoder
+    store = memory.store
     live = store.live_slots()
     # A memory that never released a row is full up to its length: slices instead of copies.
     held: Any = slice(0, len(live)) if len(live) and live[-1] == len(live) - 1 else live
@@ -102,9 +99,7 @@ def _tensors(memory: LongTermMemory) -> dict[str, np.ndarray]:
         "priorities": store.tree[live],
         "labels": store.labels[held].view(np.uint8).reshape(len(live), LABELS.itemsize),
         "scorer.mean": memory.scorer.mean,
-        "encoder.projection": encoder.projection,
-        "encoder.mean": encoder.mean,
-        "encoder.std": encoder.std,
+        **{f"encoder.{name}": values for name, values in memory.encoder.state().items()},
         **{f"successes.{name}": values for name, values in memory.space.successes.state().items()},
         **{f"slips.{name}": values for name, values in memory.space.slips.state().items()},
     }
@@ -123,13 +118,14 @@ def _state(memory: LongTermMemory) -> dict[str, Any]:
     }
 
 
-def _shape(memory: LongTermMemory) -> dict[str, int]:
+def _shape(memory: LongTermMemory) -> dict[str, int | str]:
     return {
         "format_version": FORMAT_VERSION,
         "capacity": memory.config.capacity,
         "window_width": memory.window_width,
         "action_dim": memory.action_dim,
         "embedding_dim": memory.config.embedding_dim,
+        "encoder": memory.config.encoder,
     }
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from grasp_control.memory.config import MemoryConfig
-from grasp_control.memory.encoder import WindowEncoder
+from grasp_control.memory.encoder import Encoder
 from grasp_control.memory.index import VectorIndex
 from grasp_control.memory.statistics import MemoryCounters
 from grasp_control.memory.store import RowStore
@@ -25,7 +25,7 @@ GOOD = (Source.DEMO, Source.SUCCESS)
 class EmbeddingSpace:
     """One encoder version and everything made with it: swapped as a whole, never mixed."""
 
-    encoder: WindowEncoder
+    encoder: Encoder
     successes: VectorIndex
     """Rows of successful episodes."""
     slips: VectorIndex
@@ -34,7 +34,7 @@ class EmbeddingSpace:
     @classmethod
     def empty(
         cls,
-        encoder: WindowEncoder,
+        encoder: Encoder,
         store: RowStore,
         embeddings: np.ndarray,
         config: MemoryConfig,
@@ -68,7 +68,7 @@ class EmbeddingSpace:
 
 def answer(
     store: RowStore,
-    encoder: WindowEncoder,
+    encoder: Encoder,
     index: VectorIndex,
     sources: tuple[Source, ...],
     windows: np.ndarray,

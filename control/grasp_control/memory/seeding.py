@@ -1,4 +1,4 @@
-"""Filling the long-term memory with recorded episodes before training (E15).
+"""Filling the long-term memory with recorded and earlier episodes before training (E15).
 
 Shapes: T steps, O observation dimension, A action dimension, C context, W = C * (O + A).
 """
@@ -11,11 +11,8 @@ import numpy as np
 
 from grasp_control.memory.long_term import LongTermMemory
 from grasp_control.memory.window import episode_windows
-from grasp_control.types import Trajectory
+from grasp_control.types import FORCE_COLUMN, Trajectory
 from grasp_demos.episode import Episode
-from grasp_sim.contract import OBSERVATION_NAMES
-
-FORCE = OBSERVATION_NAMES.index("gripper_force")
 
 
 def trajectory_from_episode(episode: Episode, context: int) -> Trajectory:
@@ -35,7 +32,7 @@ def trajectory_from_episode(episode: Episode, context: int) -> Trajectory:
         intended_actions=episode.training_actions,
         rewards=episode.rewards,
         slips=episode.slips | episode.drops,
-        forces=episode.observations[1:, FORCE],
+        forces=episode.observations[1:, FORCE_COLUMN],
         terminated=bool(steps and episode.terminations[-1]),
         success=episode.is_demonstration,
         demonstration=True,
@@ -43,8 +40,10 @@ def trajectory_from_episode(episode: Episode, context: int) -> Trajectory:
     )
 
 
-def seed_memory(memory: LongTermMemory, episodes: Iterable[Episode]) -> int:
-    """Add recorded episodes and fit the encoder to them. Returns how many were stored.
+def seed_memory(
+    memory: LongTermMemory, episodes: Iterable[Episode], earlier: Iterable[Trajectory] = ()
+) -> int:
+    """Add recorded and earlier episodes and fit the encoder to them. Returns how many were stored.
 
     Episodes with NaN or infinity are refused and counted by the memory. Raises ValueError if the width of the
     memory's windows is no multiple of an episode's pair of observation and action.
@@ -60,6 +59,7 @@ def seed_memory(memory: LongTermMemory, episodes: Iterable[Episode]) -> int:
                 f"{memory.window_width}: it was recorded for another task or contract."
             )
         stored += memory.add(trajectory_from_episode(episode, context)) >= 0
+    stored += sum(memory.add(trajectory) >= 0 for trajectory in earlier)
     if stored:
         memory.refresh_encoder()
     return stored

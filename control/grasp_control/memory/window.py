@@ -40,6 +40,11 @@ def episode_windows(observations: np.ndarray, actions: np.ndarray, context: int)
     return pairs[index].reshape(steps, -1)
 
 
+def newest_observations(windows: np.ndarray, action_dim: int, context: int) -> np.ndarray:
+    """(T + 1, O): the newest observation of each of an episode's windows (T + 1, W)."""
+    return windows.reshape(len(windows), context, -1)[:, -1, :-action_dim]
+
+
 class ShortTermMemory:
     """The last `length` steps of one environment (E1)."""
 

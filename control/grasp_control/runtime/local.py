@@ -110,6 +110,8 @@ class LocalTrainer:
             self.memory.add(done.trajectory)
             self.gate.observe(done.trajectory.rewards)
             self._apply_gate()
+        if self._encoder_is_due(self.env_steps - done.result.length):
+            self.memory.refresh_encoder()
         if not (self.repeated or done.faulty):  # repeated starts are hard ones: they are no measure
             self._asked = self.safeguards.observe(done.result.total_reward, self.env_steps)
             if self.curriculum.observe(done.result.success):
@@ -117,6 +119,14 @@ class LocalTrainer:
                 self.safeguards.restart()
             self.agent.lambda_factor = self.safeguards.lambda_factor
         return done.result
+
+    def _encoder_is_due(self, before: int) -> bool:
+        """The encoder is to be fitted after an episode that began `before` this many environment steps: the
+        first time without demonstrations at the end of the warm-up, then as the memory's settings say."""
+        every, now = self.memory.config.refresh_every, self.env_steps
+        if not self.memory.encoder.version:
+            return now >= self.agent.config.warmup_steps
+        return bool(every) and now // every > before // every
 
     def _apply_gate(self) -> None:
         self.agent.participation, self.agent.very_sparse = self.gate.participation, self.gate.very_sparse

@@ -14,7 +14,13 @@ WIDTH, ACTIONS = 12, 3
 def make_memory():
     def make(seed=0, clock=None, **settings):
         # A busy machine must not make queries late: late ones are answered with random rows.
-        settings = {"capacity": 1000, "exact_below": 20_000, "deadline_ms": 60_000.0, **settings}
+        settings = {
+            "capacity": 1000,
+            "exact_below": 20_000,
+            "deadline_ms": 60_000.0,
+            "vae_updates": 20,
+            **settings,
+        }
         extra = {} if clock is None else {"clock": clock}
         return LongTermMemory(MemoryConfig(**settings), WIDTH, ACTIONS, np.random.default_rng(seed), **extra)
 

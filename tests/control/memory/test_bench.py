@@ -27,6 +27,19 @@ def test_memory_benchmark_prints_tables_and_writes_raw_figures(tmp_path, capsys)
     assert all(np.isfinite(float(row["value"])) for row in rows if row["part"] != "machine")
 
 
+def test_encoder_benchmark_compares_what_is_retrieved(tmp_path, capsys):
+    sizes = ["environments=[pybullet-lift]", "demos=4", "fitted=2", "splits=2", "betas=[0.5]", "updates=5"]
+    assert main(["encoder", *sizes, "refresh_rows=5200", f"out={tmp_path / 'encoder'}"]) == 0
+    assert "VAE, beta 0.5" in capsys.readouterr().out
+    with (tmp_path / "encoder.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["encoder"], row["split"]) for row in rows] == [
+        (name, split) for name in ("projection", "VAE, beta 0.5") for split in "01"
+    ]
+    assert all(0 < float(row["error"]) < 1 for row in rows)
+    assert (tmp_path / "encoder.md").read_text().count("| projection |") == 2
+
+
 @pytest.mark.parametrize(
     ("words", "message"), [(["memry"], "Did you mean 'memory'"), (["x"], "Benchmarks: ")]
 )

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from grasp_control.memory.config import MemoryConfig
+from grasp_control.memory.config import ENCODERS, MemoryConfig
 from grasp_control.memory.score import TD_WEIGHT
 from grasp_control.types import Source
 
@@ -181,8 +181,9 @@ def test_an_episode_that_can_never_fit_is_refused(make_memory, make_episode):
         make_memory(capacity=100).add(make_episode(steps=150))
 
 
-def test_retrieval_equals_brute_force_over_rows_of_successes(make_memory, make_episode):
-    memory = make_memory()
+@pytest.mark.parametrize("encoder", ENCODERS)
+def test_retrieval_equals_brute_force_over_rows_of_successes(make_memory, make_episode, encoder):
+    memory = make_memory(encoder=encoder)
     memory.add(make_episode(success=True, demonstration=True))
     memory.add(make_episode(success=True, slips=slipping(20, 12)))
     memory.add(make_episode())
@@ -264,8 +265,9 @@ def test_a_patient_query_is_answered_with_its_neighbours_however_late(make_memor
     assert memory.counters.fallbacks == 0
 
 
-def test_refresh_swaps_everything_at_once(make_memory, make_episode):
-    memory = make_memory(capacity=5000, exact_below=400)
+@pytest.mark.parametrize("encoder", ENCODERS)
+def test_refresh_swaps_everything_at_once(make_memory, make_episode, encoder):
+    memory = make_memory(capacity=5000, exact_below=400, encoder=encoder)
     for _ in range(40):
         memory.add(make_episode(success=True))
     old = memory.space
@@ -341,6 +343,10 @@ def test_same_generator_same_batch(make_memory, make_episode):
         ({"demo_fraction": 0.7, "slip_fraction": 0.6}, r"0\.7.*0\.6"),
         ({"demo_quota": 0.2, "slip_quota": 0.2}, r"0\.2.*0\.2.*0\.3"),
         ({"deadline_ms": float("nan")}, "nan"),
+        ({"encoder": "vea"}, "encoder=vea is not known.* Choices: projection, vae"),
+        ({"vae_beta": -1.0}, r"vae_beta.*-1\.0"),
+        ({"vae_updates": 0}, "vae_updates.*0"),
+        ({"refresh_every": -1}, "refresh_every.*-1"),
     ],
 )
 def test_settings_are_checked_and_quoted(settings, message):

@@ -1,12 +1,15 @@
 """Absurd rows are found, and no others."""
 
 import numpy as np
+import pytest
 
+from grasp_control.memory.config import ENCODERS
 from grasp_control.memory.outliers import outlier_ids
 
 
-def test_no_row_of_an_ordinary_memory_is_an_outlier(make_memory, make_episode):
-    memory = make_memory()
+@pytest.mark.parametrize("encoder", ENCODERS)
+def test_no_row_of_an_ordinary_memory_is_an_outlier(make_memory, make_episode, encoder):
+    memory = make_memory(encoder=encoder)
     assert len(outlier_ids(memory.store, 5.0)) == 0
     for number in range(20):
         memory.add(make_episode(success=number % 2 == 0))
@@ -14,8 +17,9 @@ def test_no_row_of_an_ordinary_memory_is_an_outlier(make_memory, make_episode):
     assert len(outlier_ids(memory.store, 5.0)) == 0
 
 
-def test_a_fifth_of_corrupted_rows_is_found_and_purged(make_memory, make_episode):
-    memory = make_memory()
+@pytest.mark.parametrize("encoder", ENCODERS)
+def test_a_fifth_of_corrupted_rows_is_found_and_purged(make_memory, make_episode, encoder):
+    memory = make_memory(encoder=encoder)
     for number in range(20):
         memory.add(make_episode(success=number % 2 == 0))
     memory.refresh_encoder()

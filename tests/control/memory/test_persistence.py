@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from grasp_control.memory import persistence
 from grasp_control.memory.persistence import MemoryFileError
 from grasp_control.types import Source
 from grasp_sim.errors import UserError
@@ -25,15 +26,18 @@ def assert_equal(one, two):
 
 
 @pytest.mark.parametrize("exact_below", [160, 20_000])
-@pytest.mark.parametrize("capacity", [400, 2000])
-def test_a_loaded_memory_goes_on_as_the_saved_one(make_memory, make_episode, tmp_path, capacity, exact_below):
-    memory = make_memory(capacity=capacity, exact_below=exact_below, keep_share=0.6)
+@pytest.mark.parametrize(("capacity", "encoder"), [(400, "projection"), (2000, "projection"), (400, "vae")])
+def test_a_loaded_memory_goes_on_as_the_saved_one(
+    make_memory, make_episode, tmp_path, capacity, exact_below, encoder
+):
+    settings = {"capacity": capacity, "exact_below": exact_below, "keep_share": 0.6, "encoder": encoder}
+    memory = make_memory(**settings)
     fill(memory, make_episode, 10)
     memory.refresh_encoder()
     fill(memory, make_episode, 30)
     assert (memory.counters.evictions > 0) == (capacity == 400)
     memory.save(tmp_path / "new" / "memory.safetensors")
-    twin = make_memory(seed=77, capacity=capacity, exact_below=exact_below, keep_share=0.6)
+    twin = make_memory(seed=77, **settings)
     twin.add(make_episode())
     twin.load(tmp_path / "new" / "memory.safetensors")
     assert twin.counters == memory.counters
@@ -90,6 +94,29 @@ def test_a_file_for_another_memory_is_refused_with_both_values(make_memory, tmp_
     make_memory(capacity=500).save(tmp_path / "m")
     with pytest.raises(MemoryFileError, match="capacity 500, this memory 1000"):
         make_memory().load(tmp_path / "m")
+
+
+@pytest.mark.parametrize(("saved", "loading"), [("vae", "projection"), ("projection", "vae")])
+def test_a_file_with_the_other_encoder_is_refused_with_both_names(
+    make_memory, make_episode, tmp_path, saved, loading
+):
+    make_memory(encoder=saved).save(tmp_path / "m")
+    memory = make_memory(encoder=loading)
+    memory.add(make_episode())
+    with pytest.raises(MemoryFileError, match=f"encoder {saved}, this memory {loading}: ") as raised:
+        memory.load(tmp_path / "m")
+    assert len(str(raised.value).splitlines()) == 1
+    assert len(memory) == 20
+
+
+def test_a_file_from_before_there_was_a_choice_holds_a_projection(make_memory, tmp_path, monkeypatch):
+    shape = persistence._shape
+    with monkeypatch.context() as patch:
+        patch.setattr(persistence, "_shape", lambda m: {k: v for k, v in shape(m).items() if k != "encoder"})
+        make_memory().save(tmp_path / "m")
+    make_memory(encoder="projection").load(tmp_path / "m")
+    with pytest.raises(MemoryFileError, match="encoder projection, this memory vae"):
+        make_memory(encoder="vae").load(tmp_path / "m")
 
 
 def test_a_kill_while_writing_leaves_the_old_file(make_memory, make_episode, tmp_path, monkeypatch):

@@ -22,7 +22,7 @@ class DemosConfig:
     path: str = ""
     """An existing data set; empty records new ones with the scripted expert into the run's folder."""
     episodes: int = 5
-    """Successful demonstrations used; 0 for none: then the agent begins with `runs` alone, or with nothing."""
+    """Successful demonstrations used; with 0 the agent begins with `runs` alone, or with nothing."""
     kind: str = "human-like"
     """'human-like' learns from the executed noisy action, as from a person's hand; 'clean' from the
     intended one."""

@@ -13,7 +13,6 @@ import numpy as np
 
 from grasp_sim.contract import OBSERVATION_NAMES
 
-
 FORCE_COLUMN = OBSERVATION_NAMES.index("gripper_force")
 """Of an observation: the contact force, N."""
 

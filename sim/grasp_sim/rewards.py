@@ -23,8 +23,8 @@ def sparse(success: bool) -> float:
 
 
 WAITING = 0.008
-"""Reward of a step on which the object is held and not lifted. At a discount of 0.99 waiting for ever is worth
-a hundred times as much, 0.8, and so less than lifting."""
+"""Reward of a step on which the object is held and not lifted. At a discount of 0.99 waiting for ever is
+worth a hundred times as much, 0.8, and so less than lifting."""
 
 
 def dense(state: GraspState, success: bool, grasped: bool) -> float:

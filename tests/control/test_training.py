@@ -422,14 +422,16 @@ def test_without_demonstrations_it_learns_from_what_its_noise_found():
 
 
 def test_the_gate_follows_the_rewards_and_is_resumed(tmp_path):
-    trainer = make_trainer(demonstrations=0)
+    trainer = make_trainer()
     assert trainer.agent.participation == 1.0
+    for _ in range(100):
+        trainer.clone()
     advance(trainer, 120)
     assert trainer.agent.participation == trainer.gate.participation < 1.0
     assert trainer.metrics_row({})["reward_density"] == trainer.gate.density
     store = CheckpointStore(tmp_path)
     trainer.save(store)
-    other = make_trainer(demonstrations=0)
+    other = make_trainer()
     other.resume(store.load_latest())
     assert other.agent.participation == trainer.agent.participation
     assert other.gate.state() == trainer.gate.state()

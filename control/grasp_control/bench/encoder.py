@@ -19,16 +19,18 @@ import numpy as np
 import torch
 
 from grasp_control import progress
-from grasp_control.bench.measure import markdown, once, show_rows, write_rows
+from grasp_control.bench.measure import beside, once, show_rows, write_rows
+from grasp_control.bench.settings import require_environments
 from grasp_control.bench.trajectories import CONTEXT, STEPS, WIDTH, trajectories
 from grasp_control.build import generator
+from grasp_control.markdown import markdown
 from grasp_control.memory.config import MAX_CAPACITY, MAX_UPDATES, MemoryConfig
 from grasp_control.memory.long_term import LongTermMemory
 from grasp_control.memory.seeding import seed_memory, trajectory_from_episode
 from grasp_demos.episode import Episode
 from grasp_demos.record import record_expert
 from grasp_sim import registry
-from grasp_sim.cli import require_at_most, require_choice, run_command
+from grasp_sim.cli import require_at_most, run_command
 from grasp_sim.contract import ACTION_DIM, ACTION_NAMES
 
 HELP = """Compare the encoders of the long-term memory by what they retrieve for unseen demonstrations.
@@ -69,10 +71,7 @@ class EncoderBenchConfig:
     """Beginning of the names of the files written."""
 
     def __post_init__(self) -> None:
-        if not self.environments:
-            raise ValueError("environments is empty: name at least one.")
-        for name in self.environments:
-            require_choice("environments", name, registry.names())
+        require_environments(self.environments)
         if not 1 <= self.fitted < self.demos:
             raise ValueError(f"fitted={self.fitted} must lie between 1 and demos={self.demos}, exclusive.")
         for name, least in (("splits", 2), ("updates", 1), ("neighbours", 1), ("refresh_rows", 100 * STEPS)):
@@ -116,8 +115,8 @@ def measure(config: EncoderBenchConfig) -> None:
     show_rows(f"Squared error of the mean action of {config.neighbours} neighbours, +- standard error", table)
     show_rows("Fit, embed all rows anew, swap in", refreshed)
     out = Path(config.out)
-    write_rows(out.with_name(f"{out.name}.csv"), rows)
-    out.with_name(f"{out.name}.md").write_text(markdown(table) + "\n" + markdown(refreshed))
+    write_rows(beside(out, ".csv"), rows)
+    beside(out, ".md").write_text(markdown(table) + "\n" + markdown(refreshed))
     print(f"Written: {out}.csv, {out}.md")
 
 

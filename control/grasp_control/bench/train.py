@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from grasp_control.bench.measure import load_per_core, show_rows, write_rows
+from grasp_control.bench.settings import require_environments
 from grasp_control.bench.trajectories import STEPS, trajectories
 from grasp_control.build import load_demonstrations, make_trainer
 from grasp_control.config import MAX_ENV_STEPS, TrainConfig
@@ -21,7 +22,15 @@ from grasp_control.memory.config import MAX_CAPACITY
 from grasp_control.run import RunFolder
 from grasp_control.runtime.local import LocalTrainer
 from grasp_sim import registry
-from grasp_sim.cli import overrides, parse_config, require_at_most, require_choice, require_path, run_command
+from grasp_sim.cli import (
+    overrides,
+    parse_config,
+    require_at_least,
+    require_at_most,
+    require_choice,
+    require_path,
+    run_command,
+)
 
 HELP = """Measure the training loop: environment steps a second, and the share of simulator, acting, memory,
 learner.
@@ -55,16 +64,14 @@ class TrainBenchConfig:
     """Where the table is written."""
 
     def __post_init__(self) -> None:
-        for name in self.environments:
-            require_choice("environments", name, registry.names())
+        require_environments(self.environments)
         for precision in self.precisions:
             require_choice("precisions", precision, ["fp32", "bf16"])
-        if not (self.environments and self.rows and self.precisions):
-            raise ValueError("environments, rows and precisions must each name at least one.")
+        if not (self.rows and self.precisions):
+            raise ValueError("rows and precisions must each name at least one.")
         if min(self.rows) < 0 or max(self.rows) > MAX_CAPACITY // 2:
             raise ValueError(f"rows={self.rows} must be from 0 to {MAX_CAPACITY // 2}.")
-        if self.env_steps < 1 or self.seed < 0:
-            raise ValueError(f"env_steps={self.env_steps} must be at least 1, seed={self.seed} at least 0.")
+        require_at_least(self, {"env_steps": 1, "seed": 0})
         require_at_most(self, {"env_steps": MAX_ENV_STEPS})
         require_path("out", self.out)
 
@@ -94,7 +101,7 @@ class Stopwatch:
     """CPU seconds spent in each part; what a part calls of another counts for that one alone."""
 
     def __init__(self) -> None:
-        self.seconds = dict.fromkeys(PARTS, 0.0)
+        self.seconds: dict[str, float] = dict.fromkeys(PARTS, 0.0)
         self._stack: list[str] = []
         self._since = time.thread_time()
 

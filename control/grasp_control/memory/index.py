@@ -191,7 +191,7 @@ class VectorIndex:
             squared, positions = faiss.knn(queries, self._vectors[: self._count], k)
             return squared, np.where(positions >= 0, self._ids[positions], -1)
         assert self._searcher is not None
-        few = faiss.SearchParametersIVF(nprobe=_COARSE_NPROBE) if coarse else None
+        few = faiss.SearchParametersIVF(nprobe=_COARSE_NPROBE) if coarse else None  # type: ignore[call-arg]
         ids = self._searcher.search(queries, min(_CANDIDATES * k, self._count), params=few)[1]
         missing = ids < 0
         candidates = self._vectors_of(np.where(missing, self._ids[0], ids).reshape(-1))

@@ -113,16 +113,15 @@ class Agent:
         ):
             target.load_state_dict(online.state_dict())
             target.requires_grad_(False)
-        self.policy_optimizer = torch.optim.AdamW(
-            n.policy.parameters(), config.learning_rate, weight_decay=1e-4
-        )
-        self.critic_optimizer = torch.optim.AdamW(
-            [*n.conservative.parameters(), *n.exploratory.parameters()],
-            config.learning_rate,
-            weight_decay=1e-4,
-        )
-        self.risk_optimizer = torch.optim.AdamW(n.risk.parameters(), config.learning_rate)
-        self.rnd_optimizer = torch.optim.AdamW(n.rnd.predictor.parameters(), config.learning_rate)
+
+        def optimizer(*networks: torch.nn.Module) -> torch.optim.Optimizer:
+            parameters = [parameter for network in networks for parameter in network.parameters()]
+            return torch.optim.AdamW(parameters, config.learning_rate, weight_decay=1e-4, fused=True)
+
+        self.policy_optimizer = optimizer(n.policy)
+        self.critic_optimizer = optimizer(n.conservative, n.exploratory)
+        self.risk_optimizer = optimizer(n.risk)
+        self.rnd_optimizer = optimizer(n.rnd.predictor)
 
     # --- schedules -------------------------------------------------------------------------------
 

@@ -124,6 +124,9 @@ class EMPO2Config:
     """The same for the grip force, which is set and not steered: 0.05 is 5 N, more breaks what is fragile."""
     noise_exponent: float = 0.0
     """Colour of that noise: 0 is white, 1 is pink, which finds a grasp without demonstrations."""
+    quiet_share: float = 0.0
+    """Share of training episodes without noise. A curriculum goes by them alone if there are any: noise that
+    finds a grasp also spoils many."""
     training_horizon: int = 70
     """Policy steps after which a training episode is cut as at a time-out (values are bootstrapped): a grasp
     takes about 40, and what has failed by then only uses up the step budget."""
@@ -210,6 +213,7 @@ class EMPO2Config:
             "memory_share_end",
             "memory_share_floor",
             "fresh_share",
+            "quiet_share",
             "target_rate",
             "average_rate",
             "hard_start_share",

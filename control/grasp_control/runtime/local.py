@@ -69,6 +69,7 @@ class LocalTrainer:
         self.faulty_episodes = 0
         self.fresh_starts = 0
         self.repeated = False
+        self.quiet = False
         self.failed_starts: list[int] = []
         self.safeguards = Safeguards(agent.config.safeguards)
         self.curriculum = Curriculum(agent.config.curriculum)
@@ -114,7 +115,8 @@ class LocalTrainer:
             self.memory.refresh_encoder()
         if not (self.repeated or done.faulty):  # repeated starts are hard ones: they are no measure
             self._asked = self.safeguards.observe(done.result.total_reward, self.env_steps)
-            if self.curriculum.observe(done.result.success):
+            judged = self.quiet or not self.agent.config.quiet_share
+            if judged and self.curriculum.observe(done.result.success):
                 self._asked = None  # returns of another difficulty are no measure either
                 self.safeguards.restart()
             self.agent.lambda_factor = self.safeguards.lambda_factor
@@ -185,6 +187,7 @@ class LocalTrainer:
         steps = min(config.training_horizon, self.total_steps - self.env_steps)
         member = int(self.rng.integers(config.actors))
         noise = coloured_noise(steps, self.memory.action_dim, config.noise_exponent, self.rng)
+        self.quiet = bool(config.quiet_share) and self.rng.random() < config.quiet_share
 
         def act(window: np.ndarray) -> tuple[np.ndarray, bool]:
             decision = self._act(window[None], member)
@@ -196,7 +199,7 @@ class LocalTrainer:
             self.short_term,
             seed=start,
             max_steps=steps,
-            noise=noise * self._noise_scale,
+            noise=None if self.quiet else noise * self._noise_scale,
         )
 
     def label(self, windows: np.ndarray) -> np.ndarray:
@@ -255,6 +258,7 @@ class LocalTrainer:
             "broken": int(result.broken),
             "gated_share": result.gated_steps / result.length,
             "repeated_start": int(self.repeated),
+            "quiet": int(self.quiet),
         }
 
     def metrics_row(self, stats: Stats) -> dict[str, float]:

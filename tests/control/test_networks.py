@@ -20,7 +20,11 @@ from grasp_control.networks import (
     fit_normaliser,
     mlp,
     track,
+    usual_normaliser,
 )
+from grasp_sim import registry
+from grasp_sim.contract import ACTION_DIM, OBSERVATION_DIM, encode
+from grasp_sim.expert import perform
 
 W, A, B, N, M, K = 20, 6, 7, 5, 3, 4
 HIDDEN = (16, 16)
@@ -234,3 +238,18 @@ def test_draws_take_one_pass_over_the_network_and_keep_the_order_of_the_noise():
     noise = torch.randn((3, *mean.shape), generator=generator(5))
     samples = draw(mean, std, generator(5), 3)
     assert torch.equal(samples, (mean + std * noise).clamp(-1.0, 1.0).flatten(0, 1).detach())
+
+
+def test_the_usual_normaliser_keeps_what_a_grasp_shows_within_a_few_deviations():
+    normaliser = usual_normaliser(ACTION_DIM, 2)
+    assert normaliser.mean.shape == (2 * (OBSERVATION_DIM + ACTION_DIM),)
+    for name in ("pybullet-lift", "pybullet-objects"):
+        env = registry.make(name).unwrapped
+        for seed in range(3):
+            observations = []
+            for _, info in perform(env, seed):
+                observations.append(encode(info["state"]))
+            pairs = np.concatenate([observations, np.zeros((len(observations), ACTION_DIM))], axis=1)
+            windows = torch.from_numpy(np.tile(pairs, 2).astype(np.float32))
+            assert normaliser(windows).abs().max() < 6.0
+        env.close()

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import imageio.v3 as imageio
 import numpy as np
+import pytest
 
 from grasp_control.bench import main
 from grasp_control.bench.sim import random_actions
+from grasp_control.bench.train import PARTS
 from grasp_control.build import torch_generator
 from grasp_control.bundle import export_bundle
 from grasp_control.config import TrainConfig
@@ -89,3 +91,14 @@ def test_what_is_compared_gets_the_same_actions():
     first, second = random_actions(7), random_actions(7)
     for _ in range(2):
         assert np.array_equal(next(first), next(second))
+
+
+def test_the_training_loop_is_measured_by_part(tmp_path, capsys):
+    few = ["environments=[pybullet-lift]", "rows=[0]", "precisions=[bf16]", "env_steps=20"]
+    assert main(["train", *few, f"out={tmp_path}/train.csv"]) == 0
+    assert "Training loop" in capsys.readouterr().out
+    (row,) = rows(tmp_path / "train.csv")
+    shares = [float(row[f"{part}_share"]) for part in PARTS]
+    assert sum(shares) == pytest.approx(1.0, abs=1e-3)
+    assert min(shares) > 0.0
+    assert int(row["env_steps"]) >= 20

@@ -610,3 +610,28 @@ def test_gymnasium_knows_every_environment() -> None:
         assert registry.gymnasium_id(name) in gymnasium.registry
     registry.register_gymnasium()  # a second time is harmless
     assert "grasp/PybulletObjects-v0" in gymnasium.registry
+
+
+@pytest.mark.parametrize("name", registry.names())
+def test_the_easiest_episode_needs_but_closing_and_lifting(name):
+    env = registry.make(name).unwrapped
+    env.difficulty = Difficulty(distance=0.0, height=0.0, friction=0.0, size=0.0, reach=0.0)
+    share = (env.task.grip_force - env.action_scale.force_min) / (
+        env.action_scale.force_max - env.action_scale.force_min
+    )
+    won = 0
+    for seed in range(5):
+        _, info = env.reset(seed=seed)
+        before, over = info["true_state"].object_position, False
+        for step in range(60):
+            up = 0.4 if step >= 15 else 0.0
+            action = np.array([0.0, 0.0, up, 0.0, -1.0, 2.0 * share - 1.0], np.float32)
+            _, _, terminated, truncated, info = env.step(action)
+            if step == 0:
+                assert np.linalg.norm(info["true_state"].object_position - before) < 0.002
+            over = terminated or truncated
+            if over:
+                break
+        won += info["success"]
+    env.close()
+    assert won >= 4

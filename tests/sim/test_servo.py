@@ -6,7 +6,15 @@ import pytest
 from grasp_sim import servo as servo_module
 from grasp_sim import ur5e
 from grasp_sim.contract import Command
-from grasp_sim.servo import Servo, ServoConfig, ServoStatus, down_rotation, rotation_error, rotation_of
+from grasp_sim.servo import (
+    Servo,
+    ServoConfig,
+    ServoStatus,
+    down_rotation,
+    joints_at,
+    rotation_error,
+    rotation_of,
+)
 
 
 def command(x=0.0, y=0.0, z=0.0, yaw=0.0) -> Command:
@@ -145,3 +153,20 @@ def test_rotation_error_undoes_a_rotation(angle):
     vector = angle * np.array([2.0, -1.0, 2.0]) / 3.0
     start = down_rotation(0.7)
     np.testing.assert_allclose(rotation_error(rotation_of(vector) @ start, start), vector, atol=1e-9)
+
+
+def test_the_joints_of_a_tool_pose_reach_it():
+    rng, kinematics = np.random.default_rng(0), ur5e.Kinematics()
+    home, rotation = kinematics.pose(ur5e.HOME)
+    for _ in range(20):
+        position = home + rng.uniform((-0.15, -0.2, -0.15), (0.1, 0.2, 0.05))
+        yaw = servo_module.heading(rotation) + rng.uniform(-0.8, 0.8)
+        joints = joints_at(position, yaw, ur5e.HOME)
+        reached, turned = kinematics.pose(joints)
+        np.testing.assert_allclose(reached, position, atol=2e-6)
+        assert np.linalg.norm(rotation_error(down_rotation(yaw), turned)) < 2e-6
+
+
+def test_a_tool_pose_out_of_reach_is_refused():
+    with pytest.raises(ValueError, match="does not reach"):
+        joints_at(np.array([2.0, 0.0, 0.2]), 0.0, ur5e.HOME)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from grasp_sim import gripper
+from grasp_sim import gripper, ur5e
 from grasp_sim.errors import UnknownName, UserError
 from grasp_sim.objects import MAX_GRASP_WIDTH, ObjectError
 from grasp_sim.scene import TABLE_CENTRE, TABLE_HEIGHT, Start
@@ -142,3 +142,21 @@ def test_kinds_fit_any_width_the_gripper_holds() -> None:
             thing = kind(rng, width, 0.1, 0.5)
             assert thing.grasp_width == pytest.approx(width)
             assert replace(thing, mass=0.2).inertia[0, 0] == pytest.approx(2 * thing.inertia[0, 0])
+
+
+@pytest.mark.parametrize("name", sorted(TASKS))
+def test_reach_brings_the_tool_down_about_the_object_and_changes_nothing_else(name: str) -> None:
+    def start(reach: float) -> Start:
+        return TASKS[name].sample(np.random.default_rng(7), Difficulty(reach=reach))
+
+    def offset(begin: Start) -> np.ndarray:
+        return ur5e.Kinematics().pose(begin.joint_positions)[0] - begin.object_position
+
+    home = start(1.0)
+    about, above, between = start(0.0), start(0.5), start(0.75)
+    grasp = gripper.grasp_height(float(home.object.size[2]))
+    np.testing.assert_allclose(offset(about), (0.0, 0.0, grasp), atol=1e-5)
+    np.testing.assert_allclose(offset(above), (0.0, 0.0, offset(home)[2]), atol=1e-5)
+    np.testing.assert_allclose(offset(between)[:2], 0.5 * offset(home)[:2], atol=1e-5)
+    for begin in (about, above, between):
+        assert replace(begin, joint_positions=home.joint_positions).to_json() == home.to_json()

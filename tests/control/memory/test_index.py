@@ -204,3 +204,15 @@ def test_a_copy_on_the_gpu_follows_the_index(monkeypatch):
     ids = index.search(vectors[::50], 1)[0][:, 0]
     kept = (np.arange(0, 3_000, 50) < 1_000) | (np.arange(0, 3_000, 50) >= 2_000)
     np.testing.assert_array_equal(ids == np.arange(0, 3_000, 50), kept)
+
+
+def test_a_coarse_search_finds_near_rows_in_few_lists():
+    rng = np.random.default_rng(3)
+    vectors = rng.standard_normal((200, 16)).astype(np.float32).repeat(30, axis=0)
+    vectors += 0.05 * rng.standard_normal(vectors.shape).astype(np.float32)
+    index = VectorIndex(16, lambda ids: vectors[ids], exact_below=1000)
+    index.add(np.arange(len(vectors)), vectors)
+    assert not index.exact
+    ids, distances, _ = index.search(vectors[::97], 4, coarse=True)
+    assert (ids[:, 0] == np.arange(len(vectors))[::97]).mean() > 0.9  # itself
+    assert np.median(distances[:, 1:]) < 0.5  # of its own cluster; another one lies about 5 away

@@ -34,10 +34,10 @@ class EpisodeResult(NamedTuple):
     """Steps in which the object slid in the fingers."""
     drops: int
     """Steps in which the object was dropped."""
-    broken: bool = False
-    """The object broke from too much force, which ended the episode."""
     gated_steps: int = 0
     """Steps whose action memory drove."""
+    broken: bool = False
+    """The object broke from too much force, which ended the episode."""
 
 
 class Rollout(NamedTuple):

@@ -16,7 +16,6 @@ from grasp_control.bundle import export_bundle, require_bundle_or_nothing
 from grasp_control.checkpoint import CheckpointStore
 from grasp_control.config import MAX_EPISODES, DistillConfig, TrainConfig
 from grasp_control.distillation import Distilled, distill
-from grasp_control.earlier import load_earlier_runs
 from grasp_control.evaluate import describe, evaluate_alone
 from grasp_control.manifest import Manifest
 from grasp_control.provenance import manifest_of
@@ -79,7 +78,7 @@ def run(command: DistillCommand) -> None:
     bundle.absolute().parent.mkdir(parents=True, exist_ok=True)
     env = registry.make(**vars(config.env), seed=config.seed)
     episodes = load_demonstrations(config, RunFolder.existing(config), env)
-    trainer = make_trainer(config, env, episodes, load_earlier_runs(config, env))
+    trainer = make_trainer(config, env, episodes, [])
     trainer.resume(checkpoints.load_latest())
     print(f"Distilling {folder} as it was at environment step {trainer.env_steps}.")
     if not trainer.finished:
@@ -99,6 +98,12 @@ def run(command: DistillCommand) -> None:
 
 def distill_trainer(config: TrainConfig, trainer: LocalTrainer, title: str) -> Distilled:
     """One network that does what actors, retrieval and critics do together; `title` is the bar's."""
+    if not trainer.memory.success_rows:
+        raise UserError(
+            f"training found no success in {trainer.env_steps} environment steps, so nothing is distilled. "
+            "Give demonstrations (demos.episodes=5) or earlier runs, a dense reward, or a curriculum "
+            "(algo.curriculum.enabled=true algo.quiet_share=0.4)."
+        )
     rng = generator(config.seed, "distillation")
     with progress.bar(title, config.distill.updates) as advance:
         return distill(

@@ -111,8 +111,7 @@ def schedules(train: Columns, events: Columns) -> Figure:
     """What the learner was told at each step, and the safeguards' events."""
     figure, axes = new_axes("Schedules, gate and safeguards", STEPS_LABEL, "share or coefficient")
     for column, label in SHARES.items():
-        if column in train:
-            axes.plot(train[STEP_COLUMN], train[column], label=label)
+        axes.plot(train[STEP_COLUMN], train[column], label=label)
     mark_events(axes, events)
     axes.set_ylim(bottom=0.0)
     figure.legend(loc="outside lower center", ncols=2, fontsize="small")

@@ -12,7 +12,7 @@ import gymnasium
 import numpy as np
 
 from grasp_control.memory.window import ShortTermMemory, episode_windows
-from grasp_control.types import FORCE_COLUMN, Trajectory
+from grasp_control.types import Trajectory
 
 
 class Act(Protocol):
@@ -73,7 +73,7 @@ def rollout(
     observation, _ = env.reset(seed=seed)
     short_term.reset(observation)
     observations, actions, intentions = [observation], [], []
-    rewards, slips, drops, gates = [], [], [], []
+    rewards, slips, drops, forces, gates = [], [], [], [], []
     terminated = truncated = success = faulty = broken = False
     while not (terminated or truncated):
         intended, gated = act(short_term.policy_input())
@@ -87,6 +87,7 @@ def rollout(
         rewards.append(float(reward))
         slips.append(info["slip"])
         drops.append(info["drop"])
+        forces.append(info["contact_force"])
         gates.append(gated)
         success = success or info["success"]
         faulty = faulty or info["sim_fault"]
@@ -105,14 +106,13 @@ def rollout(
         broken=broken,
         gated_steps=int(np.sum(gates)),
     )
-    observed = np.stack(observations)
     trajectory = Trajectory(
-        windows=episode_windows(observed, np.stack(actions), short_term.context),
+        windows=episode_windows(np.stack(observations), np.stack(actions), short_term.context),
         actions=np.stack(actions),
         intended_actions=np.stack(intentions),
         rewards=np.asarray(rewards, np.float32),
         slips=np.asarray(slips) | np.asarray(drops),
-        forces=observed[1:, FORCE_COLUMN],
+        forces=np.asarray(forces, np.float32),
         terminated=terminated,
         success=success,
         demonstration=False,

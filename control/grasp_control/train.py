@@ -66,7 +66,8 @@ def train(config: TrainConfig) -> None:
     run = RunFolder(config)
     # Demonstrations and runs that are given are checked before the folder is made.
     episodes = load_demonstrations(config, run, env, RECORD) if config.demos.path else None
-    earlier = load_earlier_runs(config, env)
+    # A run that is resumed has what it began with in its checkpoint.
+    earlier = [] if CheckpointStore(run.checkpoints).steps() else load_earlier_runs(config, env)
     with run.begin():
         if run.report.exists():
             print_table(summarise(run.path))

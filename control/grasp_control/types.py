@@ -14,7 +14,7 @@ import numpy as np
 from grasp_sim.contract import OBSERVATION_NAMES
 
 FORCE_COLUMN = OBSERVATION_NAMES.index("gripper_force")
-"""Of an observation: the contact force, N."""
+"""Of an observation: the measured grip force, N."""
 
 
 class Source(IntEnum):
@@ -44,7 +44,8 @@ class Trajectory(NamedTuple):
     slips: np.ndarray
     """(T,) bool: the object slid in the fingers or was dropped during this step."""
     forces: np.ndarray
-    """(T,) N, contact force on the fingers after each step."""
+    """(T,) N, contact force after each step, of the finger that presses harder; of a recorded episode, the
+    measured grip force, which is the mean of both."""
     terminated: bool
     """The episode ended in a terminal state; false at a time-out, where values are bootstrapped."""
     success: bool
@@ -89,7 +90,8 @@ class Retrieved(NamedTuple):
     ids: np.ndarray
     """(Q, K) int64; -1 where there is no neighbour."""
     actions: np.ndarray
-    """(Q, K, A), the neighbours' intended actions; zeros where `valid` is false."""
+    """(Q, K, A), the neighbours' intended actions, of slip rows the executed ones; zeros where `valid` is
+    false."""
     returns: np.ndarray
     """(Q, K), the neighbours' returns-to-go; zeros where `valid` is false."""
     distances: np.ndarray

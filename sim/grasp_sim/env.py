@@ -57,11 +57,11 @@ class GraspEnv(gymnasium.Env):
     Arrays in `info` that later steps depend on cannot be written to; copy what is to be changed.
 
     `info` holds after a step: state (GraspState as measured, what the observation encodes), true_state (the
-    simulator's own), start (`Start`), requested_action and executed_action (6,), success, grasped, slip,
-    drop, broken and sim_fault (bool). Success, slips and the reward are judged on the true state. After a
-    reset it holds state, true_state, start and randomization (a dict of what was drawn). A simulator fault (a
-    state that is not finite) truncates the episode with the last good observation; an object that breaks
-    terminates it.
+    simulator's own), start (`Start`), requested_action and executed_action (6,), contact_force (N, of the pad
+    that presses harder; what objects break from), success, grasped, slip, drop, broken and sim_fault (bool).
+    Success, slips and the reward are judged on the true state. After a reset it holds state, true_state,
+    start and randomization (a dict of what was drawn). A simulator fault (a state that is not finite)
+    truncates the episode with the last good observation; an object that breaks terminates it.
 
     robosuite's Robotiq 85 (robosuite-lift alone) ignores the grip-force limit: it is a linkage held together
     by mesh contacts, whose grip force is no monotonic function of the actuator's torque.
@@ -177,7 +177,7 @@ class GraspEnv(gymnasium.Env):
         self._servo.reset(self._scene.joints()[0])
         self._sensors.reset(drawn, noise_seed)
         self._delayed = deque([HOLD] * drawn.action_delay)
-        self._true, _, _ = self._read()
+        self._true, _ = self._read()
         self._measured = _protected(self._sensors.measure(self._true))
         observation = contract.encode(self._measured)
         self._over = False
@@ -195,8 +195,10 @@ class GraspEnv(gymnasium.Env):
 
         fault = self._scene.faulty
         grasped = success = slip = drop = broken = False
+        forces = np.zeros(2)
         if not fault:
-            self._true, grasped, broken = self._read()
+            self._true, forces = self._read()
+            grasped, broken = bool((forces > TOUCH).all()), bool((forces > self.task.breaking_force).any())
             self._measured = _protected(self._sensors.measure(self._true))
             labels = self._slip.update(self._true, grasped)
             slip, drop = labels.slip, labels.drop
@@ -212,6 +214,7 @@ class GraspEnv(gymnasium.Env):
             "requested_action": requested,
             "executed_action": executed,
             "success": success,
+            "contact_force": float(forces.max()),
             "grasped": grasped,
             "slip": slip,
             "drop": drop,
@@ -331,8 +334,8 @@ class GraspEnv(gymnasium.Env):
         assert start is not None
         self._scene.advance_servo(start, self._servo.step(self._scene.joints()[0], command), command)
 
-    def _read(self) -> tuple[GraspState, bool, bool]:
-        """The true state now, whether both fingers hold the object, and whether it broke."""
+    def _read(self) -> tuple[GraspState, np.ndarray]:
+        """The true state now, and the contact forces (2,) of left and right pad in N."""
         assert self._start is not None
         positions, velocities = self._scene.joints()
         tcp_position, rotation = self._kinematics.pose(positions)
@@ -355,8 +358,4 @@ class GraspEnv(gymnasium.Env):
             object_time=now,
             time=now,
         )
-        return (
-            _protected(state),
-            bool((forces > TOUCH).all()),
-            bool((forces > self.task.breaking_force).any()),
-        )
+        return _protected(state), forces

@@ -66,9 +66,7 @@ REWARDS: dict[str, Reward] = {
             "sparse: 1 on the step that lifts the object, 0 on every other",
             _sparse,
         ),
-        Reward(
-            "dense", "dense: 1 when lifted, before that a cost per step that falls on the way there", dense
-        ),
+        Reward("dense", "dense: reaching and holding pay a little every step, 1 when lifted", dense),
     )
 }
 

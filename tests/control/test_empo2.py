@@ -201,3 +201,12 @@ def test_the_higher_its_exponent_the_longer_noise_lasts():
 def test_a_remembered_actions_mass_shrinks_with_its_support_and_goes_to_the_policy():
     log_prior = mpo.candidate_log_prior(torch.tensor([[1.0], [0.25], [0.0]]), samples=4, memory_share=0.4)
     assert log_prior.exp()[:, 0].tolist() == pytest.approx([0.75 / 4] * 4 + [0.2, 0.05, 0.0])
+
+
+def test_the_end_of_coloured_noise_does_not_return_to_its_beginning():
+    noise = coloured_noise(70, 5000, 2.0, np.random.default_rng(2))
+
+    def correlation(lag: int) -> float:
+        return float((noise[0] * noise[lag]).mean())
+
+    assert correlation(1) > correlation(10) > correlation(30) > correlation(69)

@@ -37,12 +37,19 @@ def test_sparse_rewards_are_rare_late_and_smooth():
     assert gate.participation > 0.95
 
 
-def test_dense_rewards_leave_the_memory_its_least_part():
-    gate = seen(dense())
-    assert gate.density == 1.0
-    assert gate.delay == pytest.approx(np.average(np.arange(1, STEPS + 1), weights=dense()) / STEPS)
-    assert gate.noise < 0.01
-    assert gate.participation == pytest.approx(PARTICIPATION["dense"], abs=0.01)
+def test_dense_rewards_leave_the_memory_its_least_part_and_more_the_later_they_come():
+    even, rising, falling = seen(np.ones(STEPS)), seen(dense()), seen(dense()[::-1])
+    assert even.density == rising.density == 1.0
+    assert rising.delay == pytest.approx(np.average(np.arange(1, STEPS + 1), weights=dense()) / STEPS)
+    assert rising.noise < 0.01
+    assert even.participation == pytest.approx(PARTICIPATION["dense"], abs=0.01)
+    assert falling.participation == pytest.approx(PARTICIPATION["dense"], abs=0.01)
+    assert rising.participation == pytest.approx(1.0 - 0.8 * (2.0 - 2.0 * rising.delay), abs=0.02)
+
+
+def test_of_a_structure_that_is_given_only_rare_rewards_are_very_sparse():
+    for structure, wanted in (("sparse", 1.0), ("delayed", 1.0), ("dense", 0.0), ("noisy", 0.0)):
+        assert seen(np.zeros(STEPS), structure=structure).very_sparse == wanted
 
 
 def test_white_noise_is_told_from_a_dense_reward():

@@ -56,6 +56,7 @@ class FakeEnv(gymnasium.Env):
             "slip": self.steps in self.slip_at,
             "drop": self.steps in self.drop_at,
             "broken": False,
+            "contact_force": 0.5 * self.steps,
             "sim_fault": fault,
         }
         return self.state.copy(), 0.0 if fault else self.steps / 10.0, success, truncated, info

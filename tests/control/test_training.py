@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,11 @@ import torch
 from grasp_control.build import generator, torch_generator
 from grasp_control.checkpoint import CheckpointStore
 from grasp_control.config import TrainConfig
+from grasp_control.empo2 import critics
 from grasp_control.empo2.agent import Agent
 from grasp_control.empo2.config import EMPO2Config
 from grasp_control.empo2.curriculum import Curriculum, CurriculumConfig
+from grasp_control.empo2.gate import GateConfig, MemoryGate
 from grasp_control.empo2.safeguards import SafeguardsConfig
 from grasp_control.memory.config import MemoryConfig
 from grasp_control.memory.long_term import LongTermMemory
@@ -43,6 +46,7 @@ class Reach(gymnasium.Env):
     action_space = gymnasium.spaces.Box(-1.0, 1.0, (ACTION_DIM,), np.float32)
     horizon = 20
     difficulty = Difficulty()
+    force = 0.0
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
@@ -56,7 +60,7 @@ class Reach(gymnasium.Env):
         self._steps += 1
         success = bool(np.linalg.norm(self._point) < 0.2)
         nothing = dict.fromkeys(("slip", "drop", "broken", "sim_fault"), False)
-        info = {"executed_action": sent, "success": success, **nothing}
+        info = {"executed_action": sent, "success": success, "contact_force": self.force, **nothing}
         truncated = self._steps >= self.horizon and not success
         return self._observe(), float(success), success, truncated, info
 
@@ -93,6 +97,7 @@ def make_trainer(
     *,
     demonstrations: int = 5,
     memory_settings: dict[str, Any] | None = None,
+    force_limit: float = math.inf,
     **settings: Any,
 ) -> LocalTrainer:
     config = EMPO2Config(
@@ -125,6 +130,7 @@ def make_trainer(
         ACTION_DIM,
         generator=torch_generator(seed, "agent"),
         total_updates=int((total_steps - config.warmup_steps) * config.updates_per_step),
+        force_limit=force_limit,
     )
     short_term = ShortTermMemory(OBSERVATION_DIM, ACTION_DIM, context=CONTEXT)
     return LocalTrainer(
@@ -436,7 +442,7 @@ def test_the_gate_follows_the_rewards_and_is_resumed(tmp_path):
     assert other.gate.state() == trainer.gate.state()
 
 
-def test_shaping_and_newness_act_only_while_rewards_are_very_sparse():
+def test_newness_counts_only_while_rewards_are_very_sparse():
     trainer = make_trainer()
     trainer.env.unwrapped.difficulty = Difficulty(distance=0.1)  # begins at the goal: every step is rewarded
     advance(trainer, 60)
@@ -444,6 +450,89 @@ def test_shaping_and_newness_act_only_while_rewards_are_very_sparse():
     assert trainer.learn()["rnd_bonus"] == 0.0
     trainer.agent.very_sparse = 1.0
     assert trainer.learn()["rnd_bonus"] > 0.0
+
+
+def test_shaping_lifts_values_on_the_way_to_a_success_by_the_potentials_difference():
+    """Q with the shaping is Q without it less the potential of the state: the best action stays."""
+    targets = {}
+    for very_sparse in (0.0, 1.0):
+        trainer = make_trainer()
+        trainer.agent.very_sparse = very_sparse
+        batch = trainer.memory.sample(64, np.random.default_rng(0))
+        batch = batch._replace(returns_to_go=np.full(64, -np.inf, np.float32))
+        seen = []
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(
+                critics, "conservative_targets", lambda *args, seen=seen: seen.append(args) or args[0]
+            )
+            trainer.agent._update_critics(batch, trainer.memory)
+        targets[very_sparse] = seen[0][0].numpy()
+    here = trainer.memory.retrieve(batch.windows, 1)
+    there = trainer.memory.retrieve(batch.bootstrap_windows, 1)
+    reach = trainer.agent.config.similarity_reach
+    potentials = [np.exp(-0.5 * (f.distances[:, 0] / reach) ** 2) * f.returns[:, 0] for f in (here, there)]
+    expected = targets[0.0] + batch.discounts * potentials[1] - potentials[0]
+    np.testing.assert_allclose(targets[1.0], expected, rtol=1e-4, atol=1e-5)
+    assert np.abs(targets[1.0] - targets[0.0]).max() > 0.05
+    assert (potentials[1][batch.discounts == 0] * batch.discounts[batch.discounts == 0] == 0).all()
+
+
+def test_equal_values_leave_the_policy_where_it_is():
+    """An executed action that is no better than the policy's draws is no candidate."""
+    trainer = make_trainer(demonstrations=0, retrieval_share=0.5)
+    advance(trainer, 40)
+    with torch.no_grad():
+        for network in (
+            trainer.agent.networks.target_conservative,
+            trainer.agent.networks.target_exploratory,
+        ):
+            for parameter in network.parameters():
+                parameter.zero_()
+    batch, fresh = (trainer.memory.sample(16, trainer.rng), trainer.memory.sample_fresh(8, trainer.rng))
+    stats = trainer.agent._update_policy(batch, None, fresh, trainer.memory)
+    assert stats["retrieved_mass"] == 0.0
+
+
+def test_quiet_episodes_carry_no_noise_and_alone_move_the_curriculum():
+    trainer = make_trainer(quiet_share=0.5, curriculum=CurriculumConfig(enabled=True, start=0.1, episodes=1))
+    quiet = []
+    for _ in range(12):
+        before, cursor = trainer.curriculum.share, trainer.memory.counters.episodes
+        trainer.sample_episode()
+        rows = trainer.memory.store.labels["episode"] == cursor
+        rows &= trainer.memory.store.labels["id"] >= 0
+        stored = trainer.memory.store.rows[rows]
+        noise = stored[:, trainer.memory.store.action] - stored[:, trainer.memory.store.intended_action]
+        assert (np.abs(noise[:, :5]).max() < 1e-6) == trainer.quiet
+        if not trainer.quiet:
+            assert trainer.curriculum.share == before
+        quiet.append(trainer.quiet)
+    assert any(quiet)
+    assert not all(quiet)
+
+
+def test_a_constrained_run_learns_in_bf16_and_resumes_exactly(tmp_path):
+    """With every part at work: multiplier, newness, a VAE that is fitted anew, rounded products."""
+    vae = {"encoder": "vae", "vae_updates": 5, "refresh_every": 60}
+
+    def make() -> LocalTrainer:
+        trainer = make_trainer(memory_settings=vae, precision="bf16", force_limit=1e-3, force_budget=0.0)
+        trainer.gate = MemoryGate(GateConfig(structure="sparse"))
+        trainer.env.force = 1.0
+        return trainer
+
+    store, straight = CheckpointStore(tmp_path), make()
+    advance(straight, 150)
+    straight.save(store)
+    assert straight.agent.networks.risk.multiplier > 0.0
+    assert straight.agent.networks.rnd.scale > 0.0
+    advance(straight, 250)
+    resumed = make()
+    resumed.resume(store.load_latest())
+    advance(resumed, 250)
+    assert torch.equal(parameters(straight), parameters(resumed))
+    assert torch.equal(straight.agent.networks.risk.multiplier, resumed.agent.networks.risk.multiplier)
+    assert torch.equal(straight.agent.networks.rnd.scale, resumed.agent.networks.rnd.scale)
 
 
 def test_the_grip_force_explores_with_a_noise_of_its_own():

@@ -30,7 +30,7 @@ def test_sparse_pays_for_success_only():
 
 
 @pytest.mark.parametrize("distance", [0.0, 0.05, 1.0])
-def test_dense_is_robosuites_shaping(distance):
+def test_dense_pays_in_the_proportions_of_robosuites_shaping(distance):
     reaching = 1.0 - math.tanh(10.0 * distance)
     assert dense(state(distance), False, False) == pytest.approx(WAITING * reaching / 1.25)
     assert dense(state(distance), False, True) == pytest.approx(WAITING * (reaching + 0.25) / 1.25)

@@ -108,8 +108,11 @@ class LearningConfig:
         require_at_least(self, {"env_steps": 1, "every": 1, "episodes": 1})
         if min(self.seeds) < 0:
             raise ValueError(f"seeds={self.seeds} must not be negative.")
-        if min(self.demos) < 1:
-            raise ValueError(f"demos={self.demos} must be at least 1; sac and ppo are run without any.")
+        if min(self.demos) < ("sac-demos" in self.methods):
+            raise ValueError(
+                f"demos={self.demos} must not be negative, and sac-demos needs at least 1; sac and ppo go "
+                "without."
+            )
         if self.processes not in (1, 2):
             raise ValueError(f"processes={self.processes} must be 1 or 2.")
         require_at_most(self, {"env_steps": MAX_ENV_STEPS, "episodes": MAX_EPISODES})

@@ -161,8 +161,9 @@ def _train_empo2(cell: Cell) -> None:
     with run.begin():
         stopwatch = Stopwatch(run.wall_s)
         episodes = load_demonstrations(config, run, env, RECORD)
-        trainer = make_trainer(config, env, episodes, load_earlier_runs(config, env))
         checkpoints = CheckpointStore(run.checkpoints)
+        earlier = [] if checkpoints.steps() else load_earlier_runs(config, env)
+        trainer = make_trainer(config, env, episodes, earlier)
         with CellMetrics(cell, run.path, resume(run, trainer, checkpoints), stopwatch) as metrics:
             train_hybrid(config, trainer, checkpoints, metrics)
 

@@ -43,6 +43,7 @@ Examples:
   grasp-bench train environments=[pybullet-lift] rows=[0,400000] precisions=[fp32,bf16] env_steps=300
 """
 
+MOST_ROWS = (MAX_CAPACITY - 500_000) // 2
 PARTS = ("simulator", "acting", "memory", "learner")
 
 
@@ -69,8 +70,8 @@ class TrainBenchConfig:
             require_choice("precisions", precision, ["fp32", "bf16"])
         if not (self.rows and self.precisions):
             raise ValueError("rows and precisions must each name at least one.")
-        if min(self.rows) < 0 or max(self.rows) > MAX_CAPACITY // 2:
-            raise ValueError(f"rows={self.rows} must be from 0 to {MAX_CAPACITY // 2}.")
+        if min(self.rows) < 0 or max(self.rows) > MOST_ROWS:
+            raise ValueError(f"rows={self.rows} must be from 0 to {MOST_ROWS}.")
         require_at_least(self, {"env_steps": 1, "seed": 0})
         require_at_most(self, {"env_steps": MAX_ENV_STEPS})
         require_path("out", self.out)
@@ -152,6 +153,8 @@ class _TimedEnv(gymnasium.Wrapper):
 def _measure_one(config: TrainBenchConfig, name: str, rows: int, precision: str) -> dict[str, object]:
     with tempfile.TemporaryDirectory() as folder:
         asked = {"env.name": name, "seed": config.seed, "out": folder, "algo.precision": precision}
+        # Room for the made-up rows without a cut, and steps enough for the warm-up and what is measured.
+        asked |= {"memory.capacity": 2 * rows + 500_000, "env_steps": config.env_steps + 10_000}
         settings = parse_config(TrainConfig, overrides(asked))
         env = registry.make(**vars(settings.env), seed=config.seed)
         episodes = load_demonstrations(settings, RunFolder.existing(settings), env)

@@ -163,7 +163,9 @@ class Agent:
         candidates = torch.cat([base[None], means, torch.from_numpy(found.actions).transpose(0, 1)])
         valid = torch.ones(candidates.shape[:2], dtype=torch.bool)
         valid[1 + len(means) :] = torch.from_numpy(found.support >= 0.5).T
-        if self.participation < 1.0:
+        if member is None:  # what is measured, and taught to one network, is no matter of chance
+            valid[1 + len(means) :] &= bool(self.participation >= 0.5)
+        elif self.participation < 1.0:
             asked = torch.rand(len(windows), generator=self.generator) < self.participation
             valid[1 + len(means) :] &= asked
         risk = self.networks.risk(states, candidates)
@@ -201,10 +203,14 @@ class Agent:
             memory: retrieved from, and given the new TD errors.
         """
         self._set_learning_rate()
-        with torch.autocast("cpu", torch.bfloat16, enabled=self.config.precision == "bf16"):
+        # A context of its own for each: it keeps the rounded weights, which the optimisers change.
+        with self._rounding():
             stats, td_errors = self._update_critics(batch, memory)
+        with self._rounding():
             bonus = self._update_rnd(batch)
+        with self._rounding():
             stats |= self._update_risk(batch)
+        with self._rounding():
             stats |= self._update_policy(batch, successes, fresh, memory)
         memory.update_scores(batch.ids, td_errors, bonus)
         n, rate = self.networks, self.config.target_rate
@@ -222,6 +228,9 @@ class Agent:
             "participation": self.participation,
             "rnd_bonus": 0.0 if bonus is None else float(bonus.mean()),
         }
+
+    def _rounding(self) -> torch.autocast:
+        return torch.autocast("cpu", torch.bfloat16, enabled=self.config.precision == "bf16")
 
     def _update_critics(self, batch: MemoryBatch, memory: LongTermMemory) -> tuple[Stats, np.ndarray]:
         n = self.networks
@@ -262,8 +271,9 @@ class Agent:
         a success earns nothing.
         """
         near = np.exp(-0.5 * np.square(found.distances[:, 0] / self.config.similarity_reach))
+        returns = np.where(np.isfinite(found.returns[:, 0]), found.returns[:, 0], 0.0)
         weight = self.very_sparse * self.config.similarity_weight
-        return torch.from_numpy((weight * near * found.returns[:, 0]).astype(np.float32))
+        return torch.from_numpy((weight * near * returns).astype(np.float32))
 
     def _update_rnd(self, batch: MemoryBatch) -> np.ndarray | None:
         """Train the predictor and return the bonus (B,) in the units of the score; None where unwanted."""
@@ -297,18 +307,21 @@ class Agent:
         with torch.no_grad():
             target = mpo.Gaussian(*n.target_policy(states))
             drawn = draw(target.mean, target.std, self.generator, config.improvement_samples)
-            # What was tried there with exploration noise, a draw from a wider policy. The critics know its
-            # value best, as they are trained on it.
-            drawn = torch.cat([drawn, executed[None]])
             found = memory.retrieve_repelled(raw, config.neighbours, patient=True)
             candidates, _ = _with_retrieved(drawn, found)
-            support, share = torch.from_numpy(found.support).T, config.retrieval_share * self.participation
-            log_prior = mpo.candidate_log_prior(support, len(drawn), share)
+            candidates = torch.cat([candidates, executed[None]])
             q = critics.blend(
                 n.target_conservative(states, candidates), n.target_exploratory(states, candidates), self.eta
             )
             excess = n.risk(states, candidates).excess if n.risk.constrained else torch.zeros_like(q)
             q = q - n.risk.multiplier * excess
+            # What was tried there with exploration noise: the critics know its value best, as they are
+            # trained on it. It is a candidate of the memory's where it beats the policy, and no draw of the
+            # policy's: as one it would pull the policy towards the noise wherever values are equal.
+            better = q[-1] > q[: len(drawn)].mean(dim=0) + config.advantage_margin
+            support = torch.cat([torch.from_numpy(found.support).T, better[None].float()])
+            share = config.retrieval_share * self.participation
+            log_prior = mpo.candidate_log_prior(support, len(drawn), share)
             temperature = mpo.solve_temperature(q, log_prior, config.epsilon)
             weights = mpo.improvement_weights(q, log_prior, temperature)
             drawn_excess = float(excess[: len(drawn)].mean())
@@ -321,14 +334,14 @@ class Agent:
             kl_mean=self.kl_lambda,
             kl_std=self.kl_lambda * config.std_penalty_ratio,
         )
-        share, loss = 0.0, improvement
+        stratum, loss = 0.0, improvement
         imitated = {"imitation_loss": 0.0, "imitation_kept": 0.0, "memory_mass": 0.0}
         if successes is not None:
             imitation, imitated = self._memory_stratum(successes)
             scheduled = linear(config.memory_share_start, config.memory_share_end, self.progress)
             mass = max(imitated["memory_mass"], config.memory_share_floor)
-            share = self.participation * min(scheduled, mass)
-            loss = (1.0 - share) * improvement + share * imitation
+            stratum = self.participation * min(scheduled, mass)
+            loss = (1.0 - stratum) * improvement + stratum * imitation
         self._step_policy(loss)
         return (
             stats
@@ -337,7 +350,7 @@ class Agent:
                 "temperature": float(temperature),
                 "retrieved_mass": float(weights[len(drawn) :].sum(dim=0).mean()),
                 "retrieved_support": float(found.support.mean()),
-                "memory_share": share,
+                "memory_share": stratum,
                 "force_excess": drawn_excess,
                 "force_multiplier": float(n.risk.multiplier),
             }
@@ -364,11 +377,10 @@ class Agent:
                 q = critics.blend(
                     n.target_conservative(windows, three), n.target_exploratory(windows, three), self.eta
                 )
-                actions = torch.where(
-                    (q[1] > q[0] + self.config.advantage_margin)[:, None], three[1], actions
-                )
-                best = torch.maximum(q[0], q[1])
-                weights = ((best - q[2]) / self.config.advantage_scale).clamp(max=0.0).exp()
+                by_noise = q[1] > q[0] + self.config.advantage_margin
+                actions = torch.where(by_noise[:, None], three[1], actions)
+                advantage = torch.where(by_noise, q[1], q[0]) - q[2]
+                weights = (advantage / self.config.advantage_scale).clamp(max=0.0).exp()
             errors = ((actions - mean) / self.config.imitation_std).square().mean(dim=-1)
             mass = float((-0.5 * errors).exp().mean())
         loss = self._imitation_loss(windows, actions, weights)
@@ -399,7 +411,10 @@ class Agent:
 
     def _set_learning_rate(self) -> None:
         rate = cosine(self.config.learning_rate, self.config.final_learning_rate, self.progress)
-        for optimizer in (self.policy_optimizer, self.critic_optimizer, self.risk_optimizer):
+        for optimizer in (
+            *(self.policy_optimizer, self.critic_optimizer),
+            *(self.risk_optimizer, self.rnd_optimizer),
+        ):
             for group in optimizer.param_groups:
                 group["lr"] = rate
 

@@ -29,6 +29,14 @@ _LIMITS = {
     "symmetry_angle": math.pi,
     "exploration_noise": 10,
     "force_noise": 10,
+    "noise_exponent": 4,
+    "slip_penalty": 1000,
+    "force_safe_share": 1,
+    "force_budget": 1000,
+    "force_rate": 1000,
+    "rnd_weight": 1000,
+    "similarity_weight": 1000,
+    "similarity_reach": 1000,
 }
 """Beyond these, nothing is learned but the machine's memory is used up, or numbers overflow."""
 
@@ -96,7 +104,7 @@ class EMPO2Config:
     epsilon: float = 0.1
     """E-step bound in nats on the improved distribution's KL from the target policy [E8]."""
     improvement_batch: int = 256
-    """States per E-step, the first of the batch."""
+    """States per E-step."""
     fresh_share: float = 0.5
     """Share of these states that comes from the latest episodes, the fresh stratum [E9]."""
     improvement_samples: int = 2

@@ -18,7 +18,7 @@ def coloured_noise(steps: int, action_dim: int, exponent: float, rng: np.random.
     """
     if exponent == 0.0:
         return rng.standard_normal((steps, action_dim)).astype(np.float32)
-    count = 2 * (max(steps, 2) // 2 + 1)  # the end does not join on to the beginning
+    count = 2 * max(steps, 2)  # the series joins its end on to its beginning: only half of it is used
     frequencies = np.fft.rfftfreq(count)
     frequencies[0] = frequencies[1]
     scale = frequencies ** (-exponent / 2.0)

@@ -2,7 +2,8 @@
 
 Where rewards are rare or late, what once succeeded is the best guide; where every step is rewarded, learning
 from the present policy is faster and imitation holds it back; where rewards are noisy, what the memory calls
-good may be luck. `GateConfig.structure` says which it is, or leaves it to three running statistics.
+good may be luck. `GateConfig.structure` says which it is, or leaves it to three running statistics: density,
+delay and noise.
 """
 
 from __future__ import annotations
@@ -97,15 +98,17 @@ class MemoryGate:
             return PARTICIPATION[self.config.structure]
         if not self._sums:
             return 1.0
-        smooth = self.density * (1.0 - self.noise)
+        late = max(0.0, 2.0 * self.delay - 1.0) if self._sum(2) else 0.0
+        smooth = self.density * (1.0 - self.noise) * (1.0 - late)
         wary = 1.0 - (1.0 - PARTICIPATION["noisy"]) * self.noise
         return (1.0 - (1.0 - PARTICIPATION["dense"]) * smooth) * wary
 
     @property
     def very_sparse(self) -> float:
         """How much the means for very sparse rewards are wanted [E14]: 1 without any reward, 0 from a density
-        of 1 % on."""
-        return max(0.0, 1.0 - self.density / VERY_SPARSE) if self._sums else 0.0
+        of 1 % on, and where the structure is said to be another."""
+        rare = self.config.structure in ("sparse", "delayed", ADAPTIVE)
+        return max(0.0, 1.0 - self.density / VERY_SPARSE) if rare and self._sums else 0.0
 
     def state(self) -> dict[str, Any]:
         """Everything `load` needs."""

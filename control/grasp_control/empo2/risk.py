@@ -31,7 +31,7 @@ class Risk(NamedTuple):
     """Estimates for actions (..., B)."""
 
     slip: Tensor
-    """Probability of a slip, 0 to 1."""
+    """Probability of a slip, 0 to 1, among rows drawn for learning: they hold more slips than episodes do."""
     excess: Tensor
     """Contact force over the safe limit, as a share of the limit; at least 0."""
 

@@ -136,7 +136,7 @@ class LongTermMemory:
 
     def sample(self, batch_size: int, rng: np.random.Generator) -> MemoryBatch:
         """Draw rows with replacement: `demo_fraction` of them demonstrations, `slip_fraction` slip rows (each
-        only if there are any), the rest from all rows by priority. Order: rest, demonstrations, slips.
+        only if there are any), the rest from all rows by priority. In random order: any part is a sample too.
 
         The importance weights undo the bias of priorities, not that of the two shares: those say what the
         objective shall weigh.
@@ -156,7 +156,8 @@ class LongTermMemory:
         slots[rest : rest + demo_count] = _uniform(demos, demo_count, rng)
         slots[rest + demo_count :] = _uniform(slips, slip_count, rng)
         weights /= weights.max()
-        return self._batch(slots, weights)
+        order = rng.permutation(batch_size)
+        return self._batch(slots[order], weights[order])
 
     def sample_successes(self, batch_size: int, rng: np.random.Generator) -> MemoryBatch:
         """Draw uniformly, with replacement, from the rows of successful episodes that are no slip rows:
@@ -167,21 +168,20 @@ class LongTermMemory:
             raise ValueError(
                 f"a batch of {batch_size} successes was asked of a memory without any: check success_rows."
             )
-        demo_count = int(rng.binomial(batch_size, len(demos) / total))
-        slots = np.concatenate(
-            [_uniform(own, batch_size - demo_count, rng), _uniform(demos, demo_count, rng)]
-        )
+        drawn = rng.integers(total, size=batch_size)
+        slots = np.concatenate([own, demos])[drawn]
         return self._batch(slots, np.ones(batch_size, np.float32))
 
     def sample_fresh(self, batch_size: int, rng: np.random.Generator) -> MemoryBatch:
         """Draw uniformly, with replacement, from the latest `fresh_episodes` episodes: where the present
         policy leads. Weights are 1."""
         if self._fresh is None:
-            labels = self.store.labels
-            latest = labels["episode"] >= self.counters.episodes - self.config.fresh_episodes
-            self._fresh = np.flatnonzero(latest & (labels["id"] >= 0))
-        if not len(self._fresh):
-            raise ValueError(f"a batch of {batch_size} fresh rows was asked of a memory without any.")
+            labels, live = self.store.labels, self.store.live_slots()
+            oldest = self.counters.episodes - self.config.fresh_episodes
+            latest = live[labels["episode"][live] >= oldest]
+            self._fresh = latest if len(latest) else live  # the latest may have been purged
+        if batch_size and not len(self._fresh):
+            raise ValueError(f"a batch of {batch_size} fresh rows was asked of an empty memory.")
         return self._batch(_uniform(self._fresh, batch_size, rng), np.ones(batch_size, np.float32))
 
     def update_scores(self, ids: np.ndarray, td_errors: np.ndarray, bonus: np.ndarray | None = None) -> int:

@@ -50,7 +50,6 @@ def save(memory: LongTermMemory, path: Path) -> None:
 def load(memory: LongTermMemory, path: Path) -> None:
     """Replace the contents of `memory` by those of `path`; on an error `memory` is unchanged."""
     tensors, state = _read(Path(path))
-    state["shape"].setdefault("encoder", "projection")  # Older files do not name it: there was no other.
     for name, value in _shape(memory).items():
         if state["shape"].get(name) != value:
             raise MemoryFileError(

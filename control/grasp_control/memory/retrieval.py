@@ -78,7 +78,7 @@ def answer(
     *,
     patient: bool,
 ) -> Retrieved:
-    """The k nearest rows of `index` for (Q, W) windows, with their intended actions.
+    """The k nearest rows of `index` for (Q, W) windows, with their actions: intended, of slips executed.
 
     Late queries are answered with random rows of `sources`, unless `patient`; those with NaN or infinity with
     none. A `patient` caller asks about whole batches: in a large index its neighbours are near rows, not
@@ -100,7 +100,9 @@ def answer(
     valid = slots >= 0
     distances[~valid] = np.inf
     # -1 would read the last row: invalid neighbours read row 0 instead, and what was read is blanked.
-    actions = store.rows[np.where(valid, slots, 0), store.intended_action]
+    # What led to a slip is what was executed; of a success, what was meant is the better example.
+    of = store.action if Source.SLIP in sources else store.intended_action
+    actions = store.rows[np.where(valid, slots, 0), of]
     actions[~valid] = 0.0
     returns = np.where(valid, store.rows[np.where(valid, slots, 0), store.return_to_go], np.float32(0.0))
     counters.queries += len(windows)

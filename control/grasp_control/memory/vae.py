@@ -173,7 +173,9 @@ class VaeEncoder:
 @torch.no_grad()
 def _latent_means(network: _Autoencoder, inputs: np.ndarray) -> np.ndarray:
     """(B, D) of standardised windows (B, W)."""
-    return network.encoder(torch.from_numpy(inputs)).chunk(2, dim=-1)[0].numpy()
+    # An embedding must not depend on the precision of the learner that asks for neighbours.
+    with torch.autocast("cpu", enabled=False):
+        return network.encoder(torch.from_numpy(inputs)).chunk(2, dim=-1)[0].numpy()
 
 
 def _generator(seed: int, version: int) -> torch.Generator:

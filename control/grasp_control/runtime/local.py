@@ -107,8 +107,7 @@ class LocalTrainer:
             self.failed_starts.append(start)
         if done.faulty:
             self.faulty_episodes += 1
-        else:
-            self.memory.add(done.trajectory)
+        elif self.memory.add(done.trajectory) >= 0:
             self.gate.observe(done.trajectory.rewards)
             self._apply_gate()
         if self._encoder_is_due(self.env_steps - done.result.length):

@@ -210,7 +210,7 @@ def test_slip_rows_have_their_own_retrieval(make_memory, make_episode):
     memory.add(episode)
     found = memory.retrieve_slips(episode.windows[[11]], 5)
     assert found.valid.tolist() == [[True, True, True, False, False]]
-    np.testing.assert_array_equal(found.actions[0, 0], episode.intended_actions[11])
+    np.testing.assert_array_equal(found.actions[0, 0], episode.actions[11])  # what led to the slip
     assert not memory.retrieve(episode.windows[[11]], 5).valid.any()
 
 

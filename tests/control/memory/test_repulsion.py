@@ -50,8 +50,9 @@ def test_neighbours_that_do_not_exist_have_no_support_and_no_say():
 def test_a_memory_with_slips_answers_with_less_support_there(make_memory, make_episode):
     memory = make_memory(slip_lookback=0)
     episode = make_episode(success=True, slips=np.arange(20) == 7, intended_actions=np.zeros((20, 3)))
-    memory.add(episode)
+    memory.add(episode._replace(actions=np.full((20, 3), 0.1, np.float32)))
     found, slips = (ask(episode.windows[6:8], 4) for ask in (memory.retrieve_repelled, memory.retrieve_slips))
+    assert (slips.actions[slips.valid] == np.float32(0.1)).all()  # what led to the slip is what was executed
     expected = support(found, slips, memory.config.slip_repulsion)
     np.testing.assert_array_equal(found.support, expected)
     assert (found.support < 0.95).all()

@@ -269,4 +269,5 @@ class DistilledPolicy(nn.Module):
 @torch.no_grad()
 def track(target: Iterable[Tensor], online: Iterable[Tensor], rate: float) -> None:
     """Move target parameters towards the online ones in place: target += rate * (online - target)."""
-    torch._foreach_lerp_(list(target), list(online), rate)
+    for kept, new in zip(target, online, strict=True):
+        kept.lerp_(new, rate)

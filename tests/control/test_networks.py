@@ -228,7 +228,7 @@ def test_track_moves_the_target_by_the_rate():
     target, online = torch.tensor([1.0, 2.0]), torch.tensor([3.0, 2.0])
     track([target], [online], 0.25)
     assert target.tolist() == [1.5, 2.0]
-    with pytest.raises(RuntimeError, match="same number"):
+    with pytest.raises(ValueError, match="zip"):
         track([target], [], 0.25)
 
 

@@ -70,7 +70,7 @@ def run_dir(tmp_path):
                 "hit_rate": 0.5,
                 "memory_size": step,
             }
-            told = dict.fromkeys((*figures.SHARES, "force_excess", "force_multiplier"), 0.5)
+            told = dict.fromkeys((*figures.SHARES, "force_excess", "force_multiplier", "force_limit"), 0.5)
             writer.write(
                 "train", row | shares | told | {"slips_total": 64, "retrieval_fallbacks": step // 3000}
             )
@@ -206,3 +206,26 @@ def test_drawing_leaves_pyplot_alone(run_dir):
         "sys.exit('matplotlib.pyplot' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code, str(run_dir)], check=True)
+
+
+def test_a_task_without_a_force_limit_gets_no_figure_of_the_constraint(run_dir):
+    rows = [
+        {"env_step": step, "force_excess": 0.0, "force_multiplier": 0.0, "force_limit": float("inf")}
+        for step in (1, 2)
+    ]
+    write_stream(run_dir, "train", rows)
+    text = write_report(run_dir, title="Lift").read_text()
+    assert "no number in column force_limit" in text
+    assert not (run_dir / "report" / "constraint.png").exists()
+
+
+def test_safeguard_events_are_marked_once_for_each_action():
+    train = {"env_step": np.array([1.0, 9.0]), **{name: np.array([0.1, 0.2]) for name in figures.SHARES}}
+    events = {"env_step": np.array([2.0, 3.0, 4.0]), "action": ["roll back", "raise lambda", "roll back"]}
+    axes = figures.schedules(train, events).axes[0]
+    marked = [line.get_label() for line in axes.get_lines() if len(set(line.get_xdata())) == 1]
+    assert [label for label in marked if str(label).startswith("safeguard")] == [
+        "safeguard: roll back",
+        "safeguard: raise lambda",
+    ]
+    assert len(marked) == 3

@@ -276,6 +276,7 @@ class LocalTrainer:
             "faulty_episodes": self.faulty_episodes,
             "failed_starts": len(self.failed_starts),
             "difficulty": self.curriculum.share,
+            "force_limit": self.agent.networks.risk.force_limit,
             "reward_density": self.gate.density,
             "reward_delay": self.gate.delay,
             "reward_noise": self.gate.noise,

@@ -137,6 +137,9 @@ def mark_events(axes: Axes, events: Columns) -> None:
         named.add(action)
 
 
+CONSTRAINT = ("force_excess", "force_multiplier")
+
+
 def constraint(train: Columns) -> Figure:
     """The force constraint: the policy's excess over the safe force, and the multiplier that answers it."""
     figure, axes = new_axes("Grip-force constraint", STEPS_LABEL, "mean excess, share of the safe force")

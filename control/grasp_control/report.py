@@ -180,9 +180,8 @@ def _figures(
         (
             "constraint",
             "Grip-force constraint",
-            needs(
-                "train", (STEP_COLUMN, "force_excess", "force_multiplier", "force_limit"), figures.constraint
-            ),
+            needs("train", (STEP_COLUMN, *figures.CONSTRAINT, "force_limit"), figures.constraint),
+        ),
         ),
         ("slips", "Slips", needs("episodes", (STEP_COLUMN, "slip"), figures.slip_counts)),
     ]

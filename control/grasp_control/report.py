@@ -182,7 +182,6 @@ def _figures(
             "Grip-force constraint",
             needs("train", (STEP_COLUMN, *figures.CONSTRAINT, "force_limit"), figures.constraint),
         ),
-        ),
         ("slips", "Slips", needs("episodes", (STEP_COLUMN, "slip"), figures.slip_counts)),
     ]
 

@@ -147,7 +147,7 @@ def measure_retrieval(
     for number in order[config.fitted :]:
         episode = episodes[number]
         windows = trajectory_from_episode(episode, CONTEXT).windows[:-1]
-        found = memory.retrieve(windows, config.neighbours, patient=True)
+        found = memory.retrieve(windows, config.neighbours)
         missed = np.square(found.actions.mean(axis=1) - episode.intended_actions).mean(axis=1)
         closing = int(np.argmax(episode.intended_actions[:, _OPENING] < 0.0))
         errors.append(missed)

@@ -243,10 +243,12 @@ class Agent:
             # One actor per update, at random: over the updates, draws from their mixture.
             member = int(torch.randint(self.config.actors, (), generator=self.generator))
             drawn = n.target_policy.sample_member(member, next_states, self.generator)
-            found = memory.retrieve(batch.bootstrap_windows, self.config.target_neighbours, patient=True)
+            found = memory.recall(
+                batch.ids, batch.bootstrap_windows, self.config.target_neighbours, later=True
+            )
             candidates, valid = _with_retrieved(drawn, found)
             if self.very_sparse > 0.0:
-                here = memory.retrieve(batch.windows, 1, patient=True)
+                here = memory.recall(batch.ids, batch.windows, self.config.neighbours)
                 potential, next_potential = self._potential(here), self._potential(found)
                 rewards = rewards + discounts * next_potential - potential
                 returns = returns - potential
@@ -301,13 +303,14 @@ class Agent:
     ) -> Stats:
         n, config = self.networks, self.config
         rest = config.improvement_batch - len(fresh.ids)
+        ids = np.concatenate([batch.ids[:rest], fresh.ids])
         raw = np.concatenate([batch.windows[:rest], fresh.windows])
         executed = torch.from_numpy(np.concatenate([batch.actions[:rest], fresh.actions]))
         states = self.normaliser(torch.from_numpy(raw))
         with torch.no_grad():
             target = mpo.Gaussian(*n.target_policy(states))
             drawn = draw(target.mean, target.std, self.generator, config.improvement_samples)
-            found = memory.retrieve_repelled(raw, config.neighbours, patient=True)
+            found = memory.recall_repelled(ids, raw, config.neighbours)
             candidates, _ = _with_retrieved(drawn, found)
             candidates = torch.cat([candidates, executed[None]])
             q = critics.blend(

@@ -20,7 +20,8 @@ from grasp_control.memory.encoder import Encoder, WindowEncoder
 from grasp_control.memory.eviction import surviving_rows
 from grasp_control.memory.fetch import aligned
 from grasp_control.memory.index import VectorIndex
-from grasp_control.memory.retrieval import GOOD, EmbeddingSpace, answer, support
+from grasp_control.memory.remembered import Remembered
+from grasp_control.memory.retrieval import GOOD, EmbeddingSpace, answer, recalled, support
 from grasp_control.memory.score import Scorer
 from grasp_control.memory.statistics import MemoryCounters, composition
 from grasp_control.memory.store import RowStore
@@ -65,6 +66,8 @@ class LongTermMemory:
         self.rng = rng
         self.clock = clock
         self._fresh: np.ndarray | None = None
+        self.remembered = {name: Remembered(config.capacity) for name in ("successes", "later", "slips")}
+        """What `recall` found for each row: for its window, for its bootstrap window, and among slips."""
         encoder = _new_encoder(config, window_width, rng)
         self.space = EmbeddingSpace.empty(encoder, self.store, self.store.embeddings, config, clock)
 
@@ -104,6 +107,8 @@ class LongTermMemory:
         sources = label_sources(trajectory, self.config.slip_lookback)
         store = self.store
         slots = store.take(steps, sources)
+        for remembered in self.remembered.values():
+            remembered.forget(slots)
         self._write_values(slots, trajectory)
 
         embeddings, version = self.space.encoder.encode(store.rows[slots, store.window])
@@ -210,36 +215,57 @@ class LongTermMemory:
         self.store.tree.update(slots, self._priorities(scores, labels["source"][slots]))
         return len(slots)
 
-    def retrieve(self, windows: np.ndarray, k: int, *, patient: bool = False) -> Retrieved:
+    def retrieve(self, windows: np.ndarray, k: int) -> Retrieved:
         """The intended actions of the k nearest rows of successful episodes for (Q, W) windows.
 
-        A query over the deadline is answered with random such rows; one with NaN or infinity with none. A
-        `patient` caller waits however long it takes: a learner has no deadline, and what it learns should not
-        depend on how busy the machine is. Without `config.retrieval` every answer is empty.
+        A query over the deadline is answered with random such rows; one with NaN or infinity with none.
+        Without `config.retrieval` every answer is empty.
         """
         if not self.config.retrieval:
             return Retrieved.nothing(len(windows), k, self.action_dim)
-        return self._answer(self.space.successes, GOOD, windows, k, patient)
+        return self._answer(self.space.successes, GOOD, windows, k)
 
-    def retrieve_repelled(self, windows: np.ndarray, k: int, *, patient: bool = False) -> Retrieved:
+    def retrieve_slips(self, windows: np.ndarray, k: int) -> Retrieved:
+        """As `retrieve`, among slip rows: what to keep away from, and the actions that led there (E15)."""
+        return self._answer(self.space.slips, (Source.SLIP,), windows, k)
+
+    def retrieve_repelled(self, windows: np.ndarray, k: int) -> Retrieved:
         """As `retrieve`; the slips nearby lower the `support` of actions like theirs (E15)."""
-        found = self.retrieve(windows, k, patient=patient)
+        found = self.retrieve(windows, k)
+        return self._repelled(found, lambda: self.retrieve_slips(windows, k))
+
+    def recall(self, ids: np.ndarray, windows: np.ndarray, k: int, *, later: bool = False) -> Retrieved:
+        """As `retrieve`, for learning: near rows for the windows (B, W) of the held rows `ids` (B,), or with
+        `later` for their bootstrap windows. An answer serves several draws of its row."""
+        if not self.config.retrieval:
+            return Retrieved.nothing(len(windows), k, self.action_dim)
+        return self._recall("later" if later else "successes", GOOD, ids, windows, k)
+
+    def recall_repelled(self, ids: np.ndarray, windows: np.ndarray, k: int) -> Retrieved:
+        """As `retrieve_repelled`, for learning: see `recall`."""
+        found = self.recall(ids, windows, k)
+        return self._repelled(found, lambda: self._recall("slips", (Source.SLIP,), ids, windows, k))
+
+    def _repelled(self, found: Retrieved, slips: Callable[[], Retrieved]) -> Retrieved:
         if not (self.config.slip_repulsion and found.valid.any() and len(self.space.slips)):
             return found
-        slips = self.retrieve_slips(windows, k, patient=patient)
-        return found._replace(support=support(found, slips, self.config.slip_repulsion))
-
-    def retrieve_slips(self, windows: np.ndarray, k: int, *, patient: bool = False) -> Retrieved:
-        """As `retrieve`, among slip rows: what to keep away from (E15)."""
-        return self._answer(self.space.slips, (Source.SLIP,), windows, k, patient)
+        return found._replace(support=support(found, slips(), self.config.slip_repulsion))
 
     def _answer(
-        self, index: VectorIndex, sources: tuple[Source, ...], windows: np.ndarray, k: int, patient: bool
+        self, index: VectorIndex, sources: tuple[Source, ...], windows: np.ndarray, k: int
     ) -> Retrieved:
         encoder = self.space.encoder
-        return answer(
-            self.store, encoder, index, sources, windows, k, self.rng, self.counters, patient=patient
-        )
+        return answer(self.store, encoder, index, sources, windows, k, self.rng, self.counters)
+
+    def _recall(
+        self, name: str, sources: tuple[Source, ...], ids: np.ndarray, windows: np.ndarray, k: int
+    ) -> Retrieved:
+        slots = self.store.slots_of(ids)
+        if (slots < 0).any():
+            raise ValueError(f"{int((slots < 0).sum())} of {len(ids)} rows asked for are not held any more.")
+        index = self.space.slips if name == "slips" else self.space.successes
+        remembered = self.remembered[name]
+        return recalled(self.store, self.encoder, index, sources, slots, windows, k, remembered)
 
     def refresh_encoder(self) -> None:
         """Fit the encoder to the stored windows, embed every row anew and swap all in at once (E4)."""
@@ -255,6 +281,8 @@ class LongTermMemory:
         shadow.add(store.labels["id"][ordered], store.labels["source"][ordered], embeddings[ordered])
 
         self.space, store.embeddings = shadow, embeddings
+        for remembered in self.remembered.values():
+            remembered.forget()
         self.scorer.recentre(embeddings[live])
         scores = store.labels["td_term"][live] + self.scorer.novelty_terms(embeddings, live)
         store.labels["score"][live] = scores

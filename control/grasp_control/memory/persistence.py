@@ -80,6 +80,8 @@ def load(memory: LongTermMemory, path: Path) -> None:
     )
     for name in ("successes", "slips"):
         getattr(memory.space, name).restore(_part(tensors, f"{name}."))
+    for name, remembered in memory.remembered.items():
+        remembered.restore(slots, _part(tensors, f"remembered.{name}."))
 
 
 def _part(tensors: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
@@ -101,6 +103,11 @@ def _tensors(memory: LongTermMemory) -> dict[str, np.ndarray]:
         **{f"encoder.{name}": values for name, values in memory.encoder.state().items()},
         **{f"successes.{name}": values for name, values in memory.space.successes.state().items()},
         **{f"slips.{name}": values for name, values in memory.space.slips.state().items()},
+        **{
+            f"remembered.{kind}.{name}": values
+            for kind, remembered in memory.remembered.items()
+            for name, values in remembered.state(live).items()
+        },
     }
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from grasp_control.memory.config import MemoryConfig
 from grasp_control.memory.encoder import Encoder
 from grasp_control.memory.index import VectorIndex
+from grasp_control.memory.remembered import Remembered
 from grasp_control.memory.statistics import MemoryCounters
 from grasp_control.memory.store import RowStore
 from grasp_control.types import Retrieved, Source
@@ -75,40 +76,70 @@ def answer(
     k: int,
     rng: np.random.Generator,
     counters: MemoryCounters,
-    *,
-    patient: bool,
 ) -> Retrieved:
-    """The k nearest rows of `index` for (Q, W) windows, with their actions: intended, of slips executed.
+    """The k nearest rows of `index` for (Q, W) windows.
 
-    Late queries are answered with random rows of `sources`, unless `patient`; those with NaN or infinity with
-    none. A `patient` caller asks about whole batches: in a large index its neighbours are near rows, not
-    always the nearest.
+    Late queries are answered with random rows of `sources`, those with NaN or infinity with none.
     """
     windows = np.asarray(windows, np.float32)
     if windows.ndim != 2 or windows.shape[1] != encoder.window_width:
         raise ValueError(f"windows {windows.shape} do not match (Q, {encoder.window_width}).")
     sound = np.isfinite(windows).all(axis=1)
     embedded, _ = encoder.encode(windows if sound.all() else np.where(sound[:, None], windows, 0.0))
-    ids, distances, late = index.search(embedded, k, coarse=patient)
-    ids[~sound], late = -1, late & sound & (not patient)
+    ids, distances, late = index.search(embedded, k)
+    ids[~sound], late = -1, late & sound
     if late.any():
         pool = np.concatenate([store.group(source) for source in sources])
         slots = pool[rng.integers(len(pool), size=(int(late.sum()), k))]
         ids[late] = store.labels["id"][slots]
         distances[late] = np.linalg.norm(store.embeddings[slots] - embedded[late, None], axis=-1)
-    slots = store.slots_of(ids)
-    valid = slots >= 0
-    distances[~valid] = np.inf
-    # -1 would read the last row: invalid neighbours read row 0 instead, and what was read is blanked.
-    # What led to a slip is what was executed; of a success, what was meant is the better example.
-    of = store.action if Source.SLIP in sources else store.intended_action
-    actions = store.rows[np.where(valid, slots, 0), of]
-    actions[~valid] = 0.0
-    returns = np.where(valid, store.rows[np.where(valid, slots, 0), store.return_to_go], np.float32(0.0))
+    found = gathered(store, sources, ids, distances)
     counters.queries += len(windows)
     counters.rejected_queries += int(np.count_nonzero(~sound))
     counters.fallbacks += int(np.count_nonzero(late))
-    counters.empty += int(np.count_nonzero(sound & ~valid.any(axis=1)))
+    counters.empty += int(np.count_nonzero(sound & ~found.valid.any(axis=1)))
+    return found
+
+
+def recalled(
+    store: RowStore,
+    encoder: Encoder,
+    index: VectorIndex,
+    sources: tuple[Source, ...],
+    slots: np.ndarray,
+    windows: np.ndarray,
+    k: int,
+    remembered: Remembered,
+) -> Retrieved:
+    """Neighbours among `index` of windows (B, W) that belong to the rows at `slots` (B,), for a learner.
+
+    They are near rows, not always the nearest: what is `remembered` may be a little out of date, and in a
+    large index few lists are looked into. There is no deadline, as what is learned should not depend on how
+    busy the machine is.
+    """
+    embedded, _ = encoder.encode(windows)
+    ids = remembered.ids(slots, k, lambda due: index.search(embedded[due], k, coarse=True)[0])
+    neighbours = store.slots_of(ids)
+    distances = np.linalg.norm(store.embeddings[neighbours] - embedded[:, None], axis=-1)
+    return gathered(store, sources, np.where(neighbours >= 0, ids, -1), distances)
+
+
+def gathered(
+    store: RowStore, sources: tuple[Source, ...], ids: np.ndarray, distances: np.ndarray
+) -> Retrieved:
+    """What is known of the neighbours `ids` (Q, K) at `distances` (Q, K); blank where there is none.
+
+    The action of a success is the intended one, the better example; of a slip the executed one, which led
+    to it.
+    """
+    slots = store.slots_of(ids)
+    valid = slots >= 0
+    # -1 would read the last row: invalid neighbours read row 0 instead, and what was read is blanked.
+    rows = np.where(valid, slots, 0)
+    actions = store.rows[rows, store.action if Source.SLIP in sources else store.intended_action]
+    actions[~valid] = 0.0
+    returns = np.where(valid, store.rows[rows, store.return_to_go], np.float32(0.0))
+    distances = np.where(valid, distances, np.float32(np.inf))
     return Retrieved(ids, actions, returns, distances, valid, valid.astype(np.float32))
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from grasp_control.memory.config import ENCODERS, MemoryConfig
+from grasp_control.memory.remembered import DRAWS
 from grasp_control.memory.score import TD_WEIGHT
 from grasp_control.types import Source
 
@@ -255,14 +256,66 @@ def test_a_late_query_is_answered_with_random_successes_and_counted(make_memory,
     assert not np.array_equal(found.ids, again.ids)
 
 
-def test_a_patient_query_is_answered_with_its_neighbours_however_late(make_memory, make_episode):
+def test_a_learner_is_answered_with_its_neighbours_however_late(make_memory, make_episode):
     ticks = iter(np.arange(0.0, 100.0, 0.06))
     memory = make_memory(clock=lambda: next(ticks), deadline_ms=50.0)
     memory.add(make_episode(success=True))
-    stored = memory.store.rows[memory.store.live_slots()[:2], memory.store.window]
-    found = memory.retrieve(stored, 1, patient=True)
+    slots = memory.store.live_slots()[:2]
+    stored, ids = memory.store.rows[slots, memory.store.window], memory.store.labels["id"][slots]
+    found = memory.recall(ids, stored, 1)
     np.testing.assert_allclose(found.distances, 0.0, atol=1e-3)
     assert memory.counters.fallbacks == 0
+
+
+def batch_of(memory, count):
+    slots = memory.store.live_slots()[:count]
+    store = memory.store
+    return (
+        store.labels["id"][slots],
+        store.rows[slots, store.window],
+        store.rows[slots, store.bootstrap_window],
+    )
+
+
+def test_a_learner_finds_what_anyone_finds_and_is_answered_from_memory_for_some_draws(
+    make_memory, make_episode
+):
+    memory = make_memory()
+    for _ in range(5):
+        memory.add(make_episode(success=True, slips=slipping(20, 9)))
+    ids, windows, later = batch_of(memory, 30)
+    for found, expected in (
+        (memory.recall(ids, windows, 3), memory.retrieve(windows, 3)),
+        (memory.recall(ids, later, 2, later=True), memory.retrieve(later, 2)),
+        (memory.recall_repelled(ids, windows, 3), memory.retrieve_repelled(windows, 3)),
+    ):
+        np.testing.assert_array_equal(found.ids, expected.ids)
+        np.testing.assert_allclose(found.distances, expected.distances, atol=1e-3)
+        np.testing.assert_array_equal(found.actions, expected.actions)
+        np.testing.assert_allclose(found.support, expected.support, atol=1e-3)
+    memory.add(make_episode(success=True)._replace(windows=np.repeat(windows[:1], 21, axis=0)))
+    # Each window was asked for twice above: the answer serves as many draws less, then the new rows are seen.
+    answers = [memory.recall(ids[:1], windows[:1], 3).ids for _ in range(DRAWS)]
+    current = memory.retrieve(windows[:1], 3).ids
+    assert [bool((answer == current).all()) for answer in answers] == [False] * (DRAWS - 2) + [True] * 2
+
+
+def test_what_is_remembered_is_forgotten_with_the_row_and_with_the_encoder(make_memory, make_episode):
+    memory = make_memory()
+    memory.add(make_episode(success=True))
+    ids, windows, _ = batch_of(memory, 10)
+    memory.recall(ids, windows, 2)
+    memory.purge(memory.store.labels["id"][memory.store.live_slots()[10:]])
+    left = memory.recall(ids, windows, 2)
+    assert (memory.store.slots_of(left.ids[left.valid]) >= 0).all()
+    memory.refresh_encoder()
+    np.testing.assert_array_equal(memory.recall(ids, windows, 2).ids, memory.retrieve(windows, 2).ids)
+    memory.purge(ids)
+    with pytest.raises(ValueError, match="10 of 10 rows asked for are not held"):
+        memory.recall(ids, windows, 2)
+    memory.add(make_episode(success=True))  # into the same slots
+    ids, windows, _ = batch_of(memory, 10)
+    np.testing.assert_array_equal(memory.recall(ids, windows, 2).ids, memory.retrieve(windows, 2).ids)
 
 
 @pytest.mark.parametrize("encoder", ENCODERS)

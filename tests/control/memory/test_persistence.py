@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from grasp_control.memory import persistence
 from grasp_control.memory.persistence import MemoryFileError
 from grasp_control.types import Source
 from grasp_sim.errors import UserError
@@ -25,6 +24,14 @@ def assert_equal(one, two):
         np.testing.assert_array_equal(a, b)
 
 
+def recall(memory, batch):
+    """As a learner asks, with what it remembers."""
+    return (
+        memory.recall_repelled(batch.ids, batch.windows, 4),
+        memory.recall(batch.ids, batch.bootstrap_windows, 1, later=True),
+    )
+
+
 @pytest.mark.parametrize("exact_below", [160, 20_000])
 @pytest.mark.parametrize(("capacity", "encoder"), [(400, "projection"), (2000, "projection"), (400, "vae")])
 def test_a_loaded_memory_goes_on_as_the_saved_one(
@@ -35,6 +42,7 @@ def test_a_loaded_memory_goes_on_as_the_saved_one(
     fill(memory, make_episode, 10)
     memory.refresh_encoder()
     fill(memory, make_episode, 30)
+    recall(memory, memory.sample(64, RNG(1)))
     assert (memory.counters.evictions > 0) == (capacity == 400)
     memory.save(tmp_path / "new" / "memory.safetensors")
     twin = make_memory(seed=77, **settings)
@@ -50,6 +58,8 @@ def test_a_loaded_memory_goes_on_as_the_saved_one(
         assert_equal(*(m.sample_successes(64, RNG(i)) for m in (memory, twin)))
         assert_equal(*(m.retrieve(windows, 8) for m in (memory, twin)))
         assert_equal(*(m.retrieve_slips(windows, 8) for m in (memory, twin)))
+        for first, second in zip(*(recall(m, batches[0]) for m in (memory, twin)), strict=True):
+            assert_equal(first, second)
         for m in (memory, twin):
             m.update_scores(batches[0].ids, RNG(i).standard_normal(64))
             m.add(episode)
@@ -107,16 +117,6 @@ def test_a_file_with_the_other_encoder_is_refused_with_both_names(
         memory.load(tmp_path / "m")
     assert len(str(raised.value).splitlines()) == 1
     assert len(memory) == 20
-
-
-def test_a_file_from_before_there_was_a_choice_holds_a_projection(make_memory, tmp_path, monkeypatch):
-    shape = persistence._shape
-    with monkeypatch.context() as patch:
-        patch.setattr(persistence, "_shape", lambda m: {k: v for k, v in shape(m).items() if k != "encoder"})
-        make_memory().save(tmp_path / "m")
-    make_memory(encoder="projection").load(tmp_path / "m")
-    with pytest.raises(MemoryFileError, match="encoder projection, this memory vae"):
-        make_memory(encoder="vae").load(tmp_path / "m")
 
 
 def test_a_kill_while_writing_leaves_the_old_file(make_memory, make_episode, tmp_path, monkeypatch):

@@ -157,6 +157,7 @@ def test_the_report_names_levels_and_ratios(tmp_path):
     assert [list(curve.steps) for curve in curves] == [[1000, 2000, 8000]] * 3
     assert [row["steps to 90%"] for row in summary(curves)] == ["2,000", "8,000", "not reached"]
     assert summary(curves)[0]["success (95 %)"] == "100.0% (100.0% to 100.0%)"
+    assert summary(curves)[0]["on the way"] == "50.0% at 1,000, 95.0% at 2,000"
     assert [row["ratio"] for row in step_ratios(curves)] == ["4.0", "more than 4.0"]
     report(tmp_path / "all")
     assert "not reached" in (tmp_path / "all.md").read_text()
@@ -198,3 +199,16 @@ def test_without_rliable_the_report_says_what_to_install(tmp_path, monkeypatch, 
 def test_a_report_of_nothing_says_what_to_run(tmp_path, capsys):
     assert learning.run(["report", f"out={tmp_path}/none"]) == 2
     assert "run grasp-bench learning" in capsys.readouterr().err
+
+
+def test_drops_and_breakages_are_told_per_hundred_episodes_of_the_last_point(tmp_path):
+    faults = [
+        {"drops": 9, "broken": 9},
+        {"drops": 2, "broken": 0},
+        {"drops": 9, "broken": 9},
+        {"drops": 5, "broken": 1},
+    ]
+    points = [line("empo2", seed, steps, 0.9) for seed in range(2) for steps in (1000, 2000)]
+    write(tmp_path / "all.csv", [point | fault for point, fault in zip(points, faults, strict=True)])
+    (row,) = summary(read_curves(tmp_path / "all.csv"))
+    assert (row["drops per 100"], row["broken per 100"]) == (3.5, 0.5)

@@ -47,6 +47,10 @@ class Curve(NamedTuple):
     """(P,) lower end of its 95 % interval."""
     high: np.ndarray
     """(P,)."""
+    drops: float
+    """Per 100 episodes at the last point, the mean of the runs."""
+    broken: float
+    """The same of objects that broke."""
 
     @property
     def label(self) -> str:
@@ -82,18 +86,23 @@ def read_curves(path: Path) -> list[Curve]:
 
     Points that a run lacks, because it was evaluated more rarely or is shorter, are left out for all.
     """
-    runs: dict[tuple[str, str, str, int], dict[str, dict[int, float]]] = {}
+    runs: dict[tuple[str, str, str, int], dict[str, dict[int, dict[str, str]]]] = {}
     with path.open(newline="") as file:
         for row in csv.DictReader(file):
             key = row["env"], row["method"], row["variant"], int(row["demos"])
             points = runs.setdefault(key, {}).setdefault(row["seed"], {})
-            points[int(row["env_steps"])] = float(row["success"])
+            points[int(row["env_steps"])] = row
     curves = []
     for key, seeds in runs.items():
         steps = sorted(set.intersection(*(set(points) for points in seeds.values())))
         if steps:
-            scores = np.array([[points[step] for step in steps] for points in seeds.values()])
-            curves.append(Curve(*key, np.array(steps), scores, *intervals(scores[:, None, :])))
+            scores = np.array([[float(run[step]["success"]) for step in steps] for run in seeds.values()])
+            ends = [run[steps[-1]] for run in seeds.values()]
+            faults = [
+                float(np.mean([100.0 * int(end[name]) / int(end["episodes"]) for end in ends]))
+                for name in ("drops", "broken")
+            ]
+            curves.append(Curve(*key, np.array(steps), scores, *intervals(scores[:, None, :]), *faults))
     return curves
 
 
@@ -126,7 +135,12 @@ def summary(curves: Sequence[Curve]) -> list[dict[str, object]]:
             "seeds": len(curve.scores),
             "steps": int(curve.steps[-1]),
             "success (95 %)": f"{curve.iqm[-1]:.1%} ({curve.low[-1]:.1%} to {curve.high[-1]:.1%})",
+            "on the way": ", ".join(
+                f"{mean:.1%} at {step:,}" for mean, step in zip(curve.iqm[:-1], curve.steps[:-1], strict=True)
+            ),
             **{f"steps to {level:.0%}": _written(curve.steps_to(level)) for level in LEVELS},
+            "drops per 100": round(curve.drops, 1),
+            "broken per 100": round(curve.broken, 1),
         }
         for curve in curves
     ] + _over_tasks(curves)
@@ -146,7 +160,8 @@ def _over_tasks(curves: Sequence[Curve]) -> list[dict[str, object]]:
                 "steps": "last of each",
                 "success (95 %)": f"{mean[0]:.1%} ({low[0]:.1%} to {high[0]:.1%})",
             }
-            lines.append(line | {f"steps to {level:.0%}": "" for level in LEVELS})
+            levels = (f"steps to {level:.0%}" for level in LEVELS)
+            lines.append(line | dict.fromkeys(("on the way", *levels, "drops per 100", "broken per 100"), ""))
     return lines
 
 

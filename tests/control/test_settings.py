@@ -42,7 +42,11 @@ TRANSFER = ["bundles=[b]"]
         (TrainConfig, ["distill.memory_rows=2000001"], "distill.memory_rows=2000001 is more than 2000000."),
         (TrainConfig, ["demos.noise=2"], "demos.noise=2.0 must lie between 0 and 1."),
         (TrainConfig, ["demos.episodes=-1"], "demos.episodes=-1 must be at least 0."),
-        (TrainConfig, ["algo.precision=fp16"], "algo.precision=fp16 is not known. Choices: fp32, bf16."),
+        (
+            TrainConfig,
+            ["algo.precision=fp16"],
+            "algo.precision=fp16 is not known. Did you mean 'bf16'? Choices: fp32, bf16.",
+        ),
         (TrainConfig, ["algo.gate.structure=spars"], "Did you mean 'sparse'?"),
         (TrainConfig, ["algo.quiet_share=2"], "algo.quiet_share=2.0 must lie between 0 and 1."),
         (TrainConfig, ["memory.slip_repulsion=-1"], "memory.slip_repulsion must be finite and not negative"),

@@ -183,8 +183,11 @@ def _check_override(
         override: Override = OverridesParser.create().parse_override(text)
     except HydraException as error:
         key, _, value = text.partition("=")
+        quoted = f"'{value}'"
+        if value.startswith("[") and value.endswith("]"):  # in a list each element is quoted by itself
+            quoted = "[" + ",".join(f"'{part.strip()}'" for part in value[1:-1].split(",")) + "]"
         raise UserError(
-            f"the value of '{text}' cannot be read; put it in quotes: \"{key}='{value}'\""
+            f"the value of '{text}' cannot be read; put it in quotes: \"{key}={quoted}\""
         ) from error
     key = override.key_or_group
     if override.is_sweep_override():

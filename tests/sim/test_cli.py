@@ -65,6 +65,7 @@ def test_overrides_reach_nested_dataclasses_with_their_types():
         (["path=x", "~seed"], "not a setting"),
         (["--episodes", "3"], "'--episodes' is not a setting"),
         (["path=a(b"], "put it in quotes: \"path='a(b'\""),
+        (["path=[a=b, c=d]"], "put it in quotes: \"path=['a=b','c=d']\""),
         ([], "must be given: path=... (The data set)"),
     ],
 )

@@ -9,7 +9,6 @@ Shapes: B batch, S improvement states, N samples, K retrieved, M members, W poli
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -19,11 +18,10 @@ from grasp_control.checkpoint import Restorable
 from grasp_control.empo2 import critics, mpo
 from grasp_control.empo2.config import EMPO2Config
 from grasp_control.empo2.exploration import choose
-from grasp_control.empo2.risk import GraspRisk
-from grasp_control.empo2.rnd import RandomNetwork
+from grasp_control.empo2.members import Networks
 from grasp_control.empo2.schedules import cosine, linear
 from grasp_control.memory.long_term import LongTermMemory
-from grasp_control.networks import Normaliser, PolicyEnsemble, QEnsemble, draw, track
+from grasp_control.networks import Normaliser, draw, track
 from grasp_control.types import MemoryBatch, Retrieved, Source
 
 Stats = dict[str, float]
@@ -36,19 +34,6 @@ class Decision(NamedTuple):
     """(B, A), in [-1, 1]: the intended actions, without exploration noise."""
     gated: np.ndarray
     """(B,) bool: the action was retrieved from memory."""
-
-
-@dataclass
-class _Networks:
-    policy: PolicyEnsemble
-    target_policy: PolicyEnsemble
-    average_policy: PolicyEnsemble
-    conservative: QEnsemble
-    target_conservative: QEnsemble
-    exploratory: QEnsemble
-    target_exploratory: QEnsemble
-    risk: GraspRisk
-    rnd: RandomNetwork
 
 
 class Agent:
@@ -85,34 +70,9 @@ class Agent:
         """Of the memory in acting and learning, 0 to 1 (E10)."""
         self.very_sparse = 0.0
         """How much the means for very sparse rewards are used, 0 to 1 (E14)."""
-        width, hidden = normaliser.mean.shape[0], (config.hidden_width, config.hidden_width)
-
-        def policy() -> PolicyEnsemble:
-            return PolicyEnsemble(width, action_dim, config.actors, generator, hidden)
-
-        def ensemble() -> QEnsemble:
-            return QEnsemble(width, action_dim, config.critics, generator, hidden)
-
-        self.networks = _Networks(
-            policy(),
-            policy(),
-            policy(),
-            ensemble(),
-            ensemble(),
-            ensemble(),
-            ensemble(),
-            GraspRisk(width, action_dim, generator, force_limit=force_limit),
-            RandomNetwork(width, generator),
+        n = self.networks = Networks.create(
+            config, normaliser.mean.shape[0], action_dim, generator, force_limit=force_limit
         )
-        n = self.networks
-        for target, online in (
-            (n.target_policy, n.policy),
-            (n.average_policy, n.policy),
-            (n.target_conservative, n.conservative),
-            (n.target_exploratory, n.exploratory),
-        ):
-            target.load_state_dict(online.state_dict())
-            target.requires_grad_(False)
 
         def optimizer(*networks: torch.nn.Module) -> torch.optim.Optimizer:
             parameters = [parameter for network in networks for parameter in network.parameters()]
@@ -213,14 +173,7 @@ class Agent:
         with self._rounding():
             stats |= self._update_policy(batch, successes, fresh, memory)
         memory.update_scores(batch.ids, td_errors, bonus)
-        n, rate = self.networks, self.config.target_rate
-        for target, online, speed in (
-            (n.target_conservative, n.conservative, rate),
-            (n.target_exploratory, n.exploratory, rate),
-            (n.target_policy, n.policy, rate),
-            (n.average_policy, n.policy, self.config.average_rate),
-        ):
-            track(target.parameters(), online.parameters(), speed)
+        self.networks.track(self.config.target_rate, self.config.average_rate)
         self.updates += 1
         return stats | {
             "eta": self.eta,

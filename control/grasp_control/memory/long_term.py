@@ -22,10 +22,11 @@ from grasp_control.memory.fetch import aligned
 from grasp_control.memory.index import VectorIndex
 from grasp_control.memory.remembered import Remembered
 from grasp_control.memory.retrieval import GOOD, EmbeddingSpace, answer, recalled, support
+from grasp_control.memory.rows import check_shapes, is_finite, packed_rows
 from grasp_control.memory.score import Scorer
 from grasp_control.memory.statistics import MemoryCounters, composition
 from grasp_control.memory.store import RowStore
-from grasp_control.memory.targets import label_sources, n_step_targets, peaks_within, returns_to_go
+from grasp_control.memory.targets import label_sources
 from grasp_control.memory.vae import VaeEncoder
 from grasp_control.types import MemoryBatch, Retrieved, Source, Trajectory
 
@@ -89,17 +90,8 @@ class LongTermMemory:
 
         Until a critic has seen a row its TD term is the largest so far, so that new rows are drawn soon.
         """
-        self._check_shapes(trajectory)
-        if not all(
-            np.isfinite(part).all()
-            for part in (
-                trajectory.windows,
-                trajectory.actions,
-                trajectory.intended_actions,
-                trajectory.rewards,
-                trajectory.forces,
-            )
-        ):
+        check_shapes(trajectory, self.window_width, self.action_dim)
+        if not is_finite(trajectory):
             self.counters.rejected_episodes += 1
             return -1
         steps = len(trajectory.rewards)
@@ -109,7 +101,7 @@ class LongTermMemory:
         slots = store.take(steps, sources)
         for remembered in self.remembered.values():
             remembered.forget(slots)
-        self._write_values(slots, trajectory)
+        store.rows[slots, : store.width] = packed_rows(store, trajectory, self.config)
 
         embeddings, version = self.space.encoder.encode(store.rows[slots, store.window])
         store.embeddings[slots] = embeddings
@@ -319,40 +311,6 @@ class LongTermMemory:
         """
         persistence.load(self, path)
         self._fresh = None
-
-    def _check_shapes(self, trajectory: Trajectory) -> None:
-        steps = len(trajectory.rewards)
-        expected = {
-            "windows": (steps + 1, self.window_width),
-            "actions": (steps, self.action_dim),
-            "intended_actions": (steps, self.action_dim),
-            "rewards": (steps,),
-            "forces": (steps,),
-            "slips": (steps,),
-            "gated": (steps,),
-        }
-        for name, shape in expected.items():
-            if np.shape(getattr(trajectory, name)) != shape:
-                raise ValueError(
-                    f"trajectory.{name} has shape {np.shape(getattr(trajectory, name))}, not {shape}."
-                )
-        if not steps:
-            raise ValueError("an episode without steps cannot be stored.")
-
-    def _write_values(self, slots: np.ndarray, trajectory: Trajectory) -> None:
-        rewards, gamma = np.asarray(trajectory.rewards, np.float64), self.config.gamma
-        sums, discounts, ends = n_step_targets(rewards, trajectory.terminated, self.config.n_step, gamma)
-        store = self.store
-        packed = np.empty((len(slots), store.width), np.float32)
-        packed[:, store.window] = trajectory.windows[:-1]
-        packed[:, store.bootstrap_window] = trajectory.windows[ends]
-        packed[:, store.action] = trajectory.actions
-        packed[:, store.intended_action] = trajectory.intended_actions
-        packed[:, store.n_step_reward] = sums
-        packed[:, store.discount] = discounts
-        packed[:, store.return_to_go] = returns_to_go(rewards, trajectory.terminated, gamma)
-        packed[:, store.peak_force] = peaks_within(trajectory.forces, self.config.n_step)
-        store.rows[slots, : store.width] = packed
 
     def _priorities(self, scores: np.ndarray, sources: np.ndarray) -> np.ndarray:
         raised = scores + self.config.demo_bonus * (sources == Source.DEMO)

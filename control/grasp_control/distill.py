@@ -101,8 +101,8 @@ def distill_trainer(config: TrainConfig, trainer: LocalTrainer, title: str) -> D
     if not trainer.memory.success_rows:
         raise UserError(
             f"training found no success in {trainer.env_steps} environment steps, so nothing is distilled. "
-            "Give demonstrations (demos.episodes=5) or earlier runs, a dense reward, or a curriculum "
-            "(algo.curriculum.enabled=true algo.quiet_share=0.4)."
+            "Use what is not in use yet: demonstrations (demos.episodes=5), earlier runs (demos.runs), the "
+            "dense reward, a curriculum (algo.curriculum.enabled=true algo.quiet_share=0.4), or more steps."
         )
     rng = generator(config.seed, "distillation")
     with progress.bar(title, config.distill.updates) as advance:

@@ -108,8 +108,8 @@ class Difficulty:
         """Check the ranges."""
         for part in fields(self):
             value = getattr(self, part.name)
-            if not 0.0 <= value <= 1.0:
-                raise ValueError(f"difficulty.{part.name}={value} must be from 0 to 1.")
+            if not (is_number(value) and 0.0 <= value <= 1.0):
+                raise ValueError(f"difficulty.{part.name}={value!r} must be from 0 to 1.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +173,9 @@ class Task:
             object_yaw=float(rng.uniform(-np.pi, np.pi)) * difficulty.distance,
             joint_positions=arm,
         )
-        return start if difficulty.reach == 1.0 else _nearer(start, difficulty.reach)
+        # About an object that the gripper cannot hold the fingers would start inside it.
+        holdable = shape.grasp_width <= MAX_GRASP_WIDTH
+        return _nearer(start, difficulty.reach) if holdable and difficulty.reach < 1.0 else start
 
     def solved(self, start: Start, height: float, grasped: bool) -> bool:
         """Whether the object, its centre at `height` m in the base frame, counts as lifted."""

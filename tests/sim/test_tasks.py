@@ -81,8 +81,9 @@ def test_difficulty_narrows_each_range() -> None:
         assert start.object.grasp_width == pytest.approx(0.045)
         rise = start.goal_height - TABLE_HEIGHT - start.object.size[2] / 2
         assert rise == pytest.approx(0.01)
-    with pytest.raises(ValueError, match=r"difficulty.height=1.5"):
-        Difficulty(height=1.5)
+    for wrong in (1.5, -0.1, float("nan"), "abc", None):
+        with pytest.raises(ValueError, match=r"difficulty.height=.* must be from 0 to 1"):
+            Difficulty(height=wrong)
 
 
 def test_configured_ranges_replace_the_tasks() -> None:
@@ -160,3 +161,11 @@ def test_reach_brings_the_tool_down_about_the_object_and_changes_nothing_else(na
     np.testing.assert_allclose(offset(between)[:2], 0.5 * offset(home)[:2], atol=1e-5)
     for begin in (about, above, between):
         assert replace(begin, joint_positions=home.joint_positions).to_json() == home.to_json()
+
+
+def test_the_tool_stays_at_home_where_an_object_is_too_wide_to_be_about() -> None:
+    task = TASKS["objects"].configured(ObjectsConfig(width=[0.15, 0.2], unholdable=True))
+    easy, home = (
+        task.sample(np.random.default_rng(3), Difficulty(reach=reach)).joint_positions for reach in (0.0, 1.0)
+    )
+    np.testing.assert_array_equal(easy, home)

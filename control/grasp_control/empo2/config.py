@@ -213,7 +213,7 @@ class EMPO2Config:
             "similarity_weight",
         ):
             if not 0 <= getattr(self, name) < math.inf:
-                raise ValueError(f"algo.{name}={getattr(self, name)} must not be negative.")
+                raise ValueError(f"algo.{name}={getattr(self, name)} must be finite and not negative.")
         for name in (
             "eta_start",
             "eta_end",

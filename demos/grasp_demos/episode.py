@@ -1,6 +1,7 @@
 """One recorded episode: what was seen, what was wanted, what was asked and what was sent.
 
-Shapes: T steps, O observation dimension, A action dimension.
+Shapes: T steps, O observation dimension, A action dimension, S numbers of the simulator's state (0 for a
+real arm).
 """
 
 from __future__ import annotations
@@ -21,6 +22,10 @@ KINDS = ("clean", "human-like")
 that was executed, noise included, since a person's hand gives no other."""
 
 
+ACTORS = ("expert", "policy", "person")
+"""Who chose an action: the scripted expert, a policy, a person. A step holds the position in this tuple."""
+
+
 class DemoError(UserError):
     """A demonstration cannot be read, written, trusted or replayed; one line names the file and the cure."""
 
@@ -37,7 +42,7 @@ class Metadata:
     kind: str
     """One of `KINDS`."""
     source: str = "expert"
-    """Who acted: `expert`, `keyboard`, `ros2`, ..."""
+    """What recorded it: `expert`, `keyboard`, `gamepad`, `browser`, `policy`, `ros`, or a format's name."""
     seed: int = 0
     """Seed of the environment's reset."""
     noise: float = 0.0
@@ -56,6 +61,11 @@ class Metadata:
     """Versions of the simulator and its libraries."""
     note: str = ""
     """The operator's remark, or why the recording broke off."""
+    policy: str = ""
+    """The policy bundle that acted, by its name and digest; empty where none did."""
+    recorded_at: str = ""
+    """When the recording began, ISO 8601 in UTC. Empty for the scripted expert, whose files are the
+    same bytes whenever they are made."""
 
 
 class Step(NamedTuple):
@@ -78,6 +88,10 @@ class Step(NamedTuple):
     """After the step."""
     observation: np.ndarray
     """(O,), after the step, as the policy would have seen it."""
+    actor: str
+    """One of `ACTORS`: who chose the requested action."""
+    simulator_state: np.ndarray
+    """(S,) after the step; (0,) for a real arm."""
 
 
 @dataclass(frozen=True)
@@ -105,6 +119,10 @@ class Episode:
     """(T,) bool."""
     drops: np.ndarray
     """(T,) bool."""
+    actors: np.ndarray
+    """(T,) uint8, positions in `ACTORS`."""
+    simulator_states: np.ndarray
+    """(T + 1, S) float64, `Scene.dynamic_state`: what a playback shows without simulating again."""
     snapshot: Mapping[str, np.ndarray] = field(default_factory=dict)
     """The simulator's state at the first observation, for replay; empty for a real arm."""
     path: Path | None = None

@@ -38,6 +38,7 @@ class Arm(Protocol):
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]: ...
     def snapshot(self) -> dict[str, np.ndarray]: ...
     def restore(self, snapshot: dict[str, np.ndarray]) -> Any: ...
+    def dynamic_state(self) -> np.ndarray: ...
     def versions(self) -> dict[str, str]: ...
 
 
@@ -134,7 +135,9 @@ def _record_one(
     observation, info = env.reset(seed=seed)
     expert.reset()
     note = ""
-    recording = writer.begin(replace(metadata, seed=seed), info["state"], observation, env.snapshot())
+    recording = writer.begin(
+        replace(metadata, seed=seed), info["state"], observation, env.dynamic_state(), env.snapshot()
+    )
     while True:
         intended = expert.act(info["state"])
         requested = intended + rng.normal(0.0, metadata.noise, intended.shape)
@@ -154,6 +157,8 @@ def _record_one(
                 drop=bool(info["drop"]),
                 state=info["state"],
                 observation=observation,
+                actor="expert",
+                simulator_state=env.dynamic_state(),
             )
         )
         if terminated or truncated:

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from grasp_demos.episode import DemoError, Episode, Metadata, Step
+from grasp_demos.episode import ACTORS, DemoError, Episode, Metadata, Step
 from grasp_sim.contract import (
     ACTION_DIM,
     CONTRACT_VERSION,
@@ -31,26 +31,32 @@ from grasp_sim.contract import (
     pack_state,
 )
 
-STEP_DTYPE = np.dtype(
-    [
-        ("index", "<u4"),
-        ("intended_actions", "<f4", (ACTION_DIM,)),
-        ("requested_actions", "<f4", (ACTION_DIM,)),
-        ("executed_actions", "<f4", (ACTION_DIM,)),
-        ("rewards", "<f4"),
-        ("terminations", "?"),
-        ("truncations", "?"),
-        ("slips", "?"),
-        ("drops", "?"),
-        ("states", "<f8", (STATE_WIDTH,)),
-        ("observations", "<f4", (OBSERVATION_DIM,)),
-    ]
-)
-"""One step of a log; state and observation are those after the step."""
+_COLUMNS: dict[str, tuple[str, tuple[int, ...]]] = {
+    "states": ("<f8", (STATE_WIDTH,)),
+    "observations": ("<f4", (OBSERVATION_DIM,)),
+    "intended_actions": ("<f4", (ACTION_DIM,)),
+    "requested_actions": ("<f4", (ACTION_DIM,)),
+    "executed_actions": ("<f4", (ACTION_DIM,)),
+    "rewards": ("<f4", ()),
+    "terminations": ("?", ()),
+    "truncations": ("?", ()),
+    "slips": ("?", ()),
+    "drops": ("?", ()),
+    "actors": ("u1", ()),
+}
+ARRAYS = (*_COLUMNS, "simulator_states")
+"""The arrays of an episode, by their names in its file."""
+STATES = ("states", "observations", "simulator_states")
+"""Those with a row more than there are steps: the first is that of the beginning."""
 
-ARRAYS = ("states", "observations", *(n for n in STEP_DTYPE.names or () if n.endswith("actions")), "rewards")
-ARRAYS += ("terminations", "truncations", "slips", "drops")
 
+def step_dtype(simulator_width: int) -> np.dtype:
+    """One step of a log with S numbers of the simulator's state; `STATES` are those after the step."""
+    fields = [(name, kind, shape) for name, (kind, shape) in _COLUMNS.items()]
+    return np.dtype([("index", "<u4"), *fields, ("simulator_states", "<f8", (simulator_width,))])
+
+
+_ANY_STEP = step_dtype(0)
 _COMMENT = b"grasp-episode-1 crc32="
 _FRAME = struct.Struct("<II")
 _SNAPSHOT = "snapshot/"
@@ -65,6 +71,8 @@ class Header(NamedTuple):
     """(STATE_WIDTH,)."""
     observation: np.ndarray
     """(O,)."""
+    simulator_state: np.ndarray
+    """(S,); (0,) for a real arm."""
     snapshot: Mapping[str, np.ndarray]
 
 
@@ -73,7 +81,7 @@ class Log(NamedTuple):
 
     header: Header
     steps: np.ndarray
-    """(T,) of STEP_DTYPE."""
+    """(T,) of `step_dtype`."""
     ended: dict | None
     """Final `success`, `complete` and `note`, or None where the recording broke off."""
     damaged: bool
@@ -87,19 +95,27 @@ def frame(payload: bytes) -> bytes:
 
 def header_bytes(header: Header) -> bytes:
     """Payload of a log's first frame; raises DemoError for a snapshot that is not made of numbers."""
-    arrays = {"states": header.state[None], "observations": header.observation[None]}
+    arrays = {
+        "states": header.state[None],
+        "observations": header.observation[None],
+        "simulator_states": header.simulator_state[None],
+    }
     return _zip_arrays(header.metadata, arrays, header.snapshot)
 
 
-def step_bytes(index: int, step: Step) -> bytes:
-    """Payload of a step's frame; raises DemoError naming an action or observation of the wrong width."""
-    row = np.zeros((), STEP_DTYPE)
+def step_bytes(index: int, step: Step, dtype: np.dtype) -> bytes:
+    """Payload of a step's frame, `dtype` being the episode's `step_dtype`.
+
+    Raises DemoError naming an array of the wrong width, or an actor that is none.
+    """
+    row = np.zeros((), dtype)
     row["index"] = index
     for name, value, width in (
         ("intended_actions", step.intended_action, ACTION_DIM),
         ("requested_actions", step.requested_action, ACTION_DIM),
         ("executed_actions", step.executed_action, ACTION_DIM),
         ("observations", step.observation, OBSERVATION_DIM),
+        ("simulator_states", step.simulator_state, dtype["simulator_states"].shape[0]),
     ):
         if np.shape(value) != (width,):  # NumPy would broadcast a scalar without a word.
             raise DemoError(f"step {index}: {name} have shape {np.shape(value)}; it must be ({width},).")
@@ -107,6 +123,9 @@ def step_bytes(index: int, step: Step) -> bytes:
     row["states"] = pack_state(step.state)
     for name in ("reward", "terminated", "truncated", "slip", "drop"):
         row[_COLUMN[name]] = getattr(step, name)
+    if step.actor not in ACTORS:
+        raise DemoError(f"step {index}: its actor is {step.actor!r}; it must be one of {', '.join(ACTORS)}.")
+    row["actors"] = ACTORS.index(step.actor)
     return row.tobytes()
 
 
@@ -122,8 +141,7 @@ def end_bytes(changes: Mapping[str, object]) -> bytes:
 def parse_log(data: bytes) -> Log | None:
     """Read a log up to its last whole frame; None where not even the header is whole.
 
-    Raises DemoError where the header is damaged, or of another contract version, whose steps have another
-    layout.
+    Raises DemoError where the header is damaged, or of another version, whose steps have another layout.
     """
     frames = list(_frames(data))
     if not frames:
@@ -136,24 +154,28 @@ def parse_log(data: bytes) -> Log | None:
         raise DemoError(
             f"was recorded under contract version {metadata.contract_version}, not {CONTRACT_VERSION}"
         )
+    if "simulator_states" not in arrays:
+        raise DemoError("was begun by an earlier version of this program, whose steps hold less")
+    state, observation, simulator_state = (arrays[name][0] for name in STATES)
+    header = Header(metadata, state, observation, simulator_state, snapshot)
+    dtype = step_dtype(len(header.simulator_state))
     steps, ended = [], None
     for payload in frames[1:]:
-        if payload.startswith(_END) and len(payload) != STEP_DTYPE.itemsize:
+        if payload.startswith(_END) and len(payload) != dtype.itemsize:
             ended = json.loads(payload[len(_END) :])
             break
-        if len(payload) != STEP_DTYPE.itemsize:
+        if len(payload) != dtype.itemsize:
             break
-        row = np.frombuffer(payload, STEP_DTYPE)[0]
+        row = np.frombuffer(payload, dtype)[0]
         if row["index"] != len(steps):
             break
         steps.append(row)
-    header = Header(metadata, arrays["states"][0], arrays["observations"][0], snapshot)
-    return Log(header, np.array(steps, STEP_DTYPE), ended, unread >= _FRAME.size + STEP_DTYPE.itemsize)
+    return Log(header, np.array(steps, dtype), ended, unread >= _FRAME.size + dtype.itemsize)
 
 
 def build_episode(header: Header, steps: np.ndarray, **changes: object) -> Episode:
     """Put a header and (T,) steps together; `changes` replace fields of the metadata."""
-    first = {"states": header.state, "observations": header.observation}
+    first = dict(zip(STATES, (header.state, header.observation, header.simulator_state), strict=True))
     columns = {
         name: np.concatenate([first[name][None], steps[name]]) if name in first else steps[name].copy()
         for name in ARRAYS
@@ -170,13 +192,18 @@ def episode_bytes(episode: Episode) -> bytes:
 def parse_episode(data: bytes) -> Episode:
     """Inverse of `episode_bytes`; raises DemoError saying what is wrong, for the reader to add the file."""
     metadata, arrays, snapshot = _unzip_arrays(data)
+    steps = len(np.atleast_1d(arrays.get("rewards", ())))
+    if "actors" not in arrays:  # Written before these two were stored, by the scripted expert.
+        arrays["actors"] = np.full(steps, ACTORS.index("expert"), np.uint8)
+        arrays["simulator_states"] = np.zeros((steps + 1, 0))
     missing = [name for name in ARRAYS if name not in arrays]
     if missing:
         raise DemoError(f"lacks {', '.join(missing)}; every episode needs {', '.join(ARRAYS)}")
     columns: dict[str, Any] = {name: arrays[name] for name in ARRAYS}
     for name, array in columns.items():
-        if not np.can_cast(array.dtype, STEP_DTYPE[name].base, "same_kind"):
-            raise DemoError(f"holds {name} of type {array.dtype}; it must be {STEP_DTYPE[name].base}")
+        wanted = _ANY_STEP[name].base
+        if not np.can_cast(array.dtype, wanted, "same_kind"):
+            raise DemoError(f"holds {name} of type {array.dtype}; it must be {wanted}")
     return Episode(metadata, snapshot=snapshot, **columns)
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from grasp_demos.episode import KINDS, DemoError, Episode
+from grasp_demos.episode import ACTORS, KINDS, DemoError, Episode
 from grasp_demos.storage import ARRAYS
 from grasp_sim.contract import (
     ACTION_DIM,
@@ -108,6 +108,8 @@ def _check_shapes(episode: Episode) -> Iterator[Defect]:
         return
     shapes: dict[str, tuple[int, ...]] = dict.fromkeys(ARRAYS, (steps,))
     shapes |= {"states": (steps + 1, STATE_WIDTH), "observations": (steps + 1, OBSERVATION_DIM)}
+    width = np.shape(episode.simulator_states)[-1] if np.ndim(episode.simulator_states) == 2 else 0
+    shapes["simulator_states"] = (steps + 1, width)
     shapes |= {name: (steps, ACTION_DIM) for name in ARRAYS if name.endswith("actions")}
     for name, shape in shapes.items():
         held = np.shape(getattr(episode, name))
@@ -122,6 +124,9 @@ def _check_finite(episode: Episode) -> Iterator[Defect]:
         values = np.asarray(getattr(episode, name), np.float64)
         bad = ~np.isfinite(values.reshape(len(values), -1))
         yield from _by_column(episode, name, columns, bad, values, "is not finite")
+    moving = np.asarray(episode.simulator_states, np.float64)
+    columns = [f"simulator_states[{column}]" for column in range(moving.shape[1])]
+    yield from _by_column(episode, "simulator_states", columns, ~np.isfinite(moving), moving, "is not finite")
     for name, values in episode.snapshot.items():
         if np.asarray(values).dtype.kind == "f" and not np.isfinite(values).all():
             yield Defect(str(episode), 0, name, "of the simulator's snapshot is not finite")
@@ -133,6 +138,11 @@ def _check_actions(episode: Episode) -> Iterator[Defect]:
         bad = np.abs(values) > 1.0  # False for NaN, which has been named.
         yield from _by_column(episode, name, ACTION_NAMES, bad, values, "lies outside [-1, 1]")
     sent = np.clip(episode.requested_actions, -1.0, 1.0)
+    unknown = np.flatnonzero(episode.actors >= len(ACTORS))
+    if len(unknown):
+        first = int(unknown[0])
+        problem = f"is {episode.actors[first]}, which stands for nobody{_count(len(unknown))}"
+        yield Defect(str(episode), first, "actor", problem)
     bad = np.isfinite(sent) & (episode.executed_actions != sent)
     problem = "is not the requested action clipped to [-1, 1]"
     yield from _by_column(episode, "executed_actions", ACTION_NAMES, bad, episode.executed_actions, problem)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -20,7 +21,6 @@ import numpy as np
 from grasp_demos.episode import DemoError, Episode, Metadata, Step
 from grasp_demos.reader import EPISODE_NAME, read_episode
 from grasp_demos.storage import (
-    STEP_DTYPE,
     Header,
     build_episode,
     end_bytes,
@@ -29,6 +29,7 @@ from grasp_demos.storage import (
     header_bytes,
     parse_log,
     step_bytes,
+    step_dtype,
 )
 from grasp_sim.contract import GraspState, pack_state
 
@@ -41,7 +42,7 @@ class DatasetWriter:
     """The one writer of a data set; a context manager.
 
         with DatasetWriter(Path("runs/demos")) as writer:
-            recording = writer.begin(metadata, state, observation, env.snapshot())
+            recording = writer.begin(metadata, state, observation, env.dynamic_state(), env.snapshot())
             recording.append(step)
             episode = recording.finish(success=True)
 
@@ -78,9 +79,14 @@ class DatasetWriter:
         return max(found, default=-1) + 1
 
     def begin(
-        self, metadata: Metadata, state: GraspState, observation: np.ndarray, snapshot: dict[str, np.ndarray]
+        self,
+        metadata: Metadata,
+        state: GraspState,
+        observation: np.ndarray,
+        simulator_state: np.ndarray,
+        snapshot: Mapping[str, np.ndarray],
     ) -> Recording:
-        """Start an episode at its first state and observation (O,); its index is set here.
+        """Start an episode at its first state, observation (O,) and simulator state (S,); sets its index.
 
         Raises DemoError when one is running, or when the data set holds episodes of another task, control
         mode, action scale, rate or contract version.
@@ -90,7 +96,13 @@ class DatasetWriter:
         self._check_same(metadata)
         index = self.next_index
         metadata = replace(metadata, index=index, success=False, complete=False)
-        header = Header(metadata, pack_state(state), np.asarray(observation, np.float32), snapshot)
+        header = Header(
+            metadata,
+            pack_state(state),
+            np.asarray(observation, np.float32),
+            np.asarray(simulator_state, np.float64),
+            snapshot,
+        )
         self._recording = Recording(self.path / f"{EPISODE_NAME.format(index)}.log", header)
         return self._recording
 
@@ -162,6 +174,7 @@ class Recording:
     def __init__(self, log: Path, header: Header) -> None:
         self._path = log
         self._header = header
+        self._dtype = step_dtype(len(header.simulator_state))
         self._steps: list[np.ndarray] = []
         payload = header_bytes(header)
         self._file = open(log, "xb")  # noqa: SIM115  (closed by finish or discard)
@@ -177,9 +190,9 @@ class Recording:
 
         Raises DemoError naming an array of the wrong width, leaving the recording as it was.
         """
-        payload = step_bytes(len(self._steps), step)
+        payload = step_bytes(len(self._steps), step, self._dtype)
         self._write(payload)
-        self._steps.append(np.frombuffer(payload, STEP_DTYPE)[0])
+        self._steps.append(np.frombuffer(payload, self._dtype)[0])
 
     def finish(self, *, success: bool, complete: bool = True, note: str = "") -> Episode:
         """End the episode, write its file and return it.
@@ -192,7 +205,7 @@ class Recording:
         changes = {"success": success, "complete": complete, "note": note or self._header.metadata.note}
         self._write(end_bytes(changes))
         self._file.close()
-        episode = build_episode(self._header, np.array(self._steps, STEP_DTYPE), **changes)
+        episode = build_episode(self._header, np.array(self._steps, self._dtype), **changes)
         episode = write_episode(self._path.with_suffix(".npz"), episode)
         self._path.unlink()
         return episode

@@ -240,6 +240,35 @@ class GraspEnv(gymnasium.Env):
             saved.update({f"{part}_{name}": value for name, value in values.items()})
         return saved
 
+    def dynamic_state(self) -> np.ndarray:
+        """(S,) float64: time, positions and velocities of all that moves, for `show`."""
+        return self._scene.dynamic_state()
+
+    def show(self, snapshot: Mapping[str, np.ndarray], dynamic_state: np.ndarray) -> GraspState:
+        """Put the scene where `dynamic_state` (S,) of an episode with this `snapshot` has it, for a picture;
+        returns the true state there. The episode is over then: only `reset` or `restore` goes on.
+
+        Contact forces need a simulated step: they are what the simulator makes of a moment without one.
+        Raises ContractError where either was not taken in such an environment.
+        """
+        try:
+            start = Start.from_json(np.asarray(snapshot["start"], np.uint8).tobytes().decode())
+        except (KeyError, TypeError, ValueError) as error:
+            raise ContractError(f"the snapshot's start cannot be read: {error}") from error
+        if self._start is None:
+            self._scene.reset(start)
+        dynamic_state = np.asarray(dynamic_state, np.float64)
+        shape = self._scene.dynamic_state().shape
+        if dynamic_state.shape != shape or not np.isfinite(dynamic_state).all():
+            raise ContractError(
+                f"the dynamic state has shape {dynamic_state.shape}; it must have {shape} and be finite: it"
+                f" was not taken in {self.simulator}-{self.task.name}"
+            )
+        self._over = True
+        self._scene.show(start, dynamic_state)
+        self._begin(start)
+        return self._read()[0]
+
     def _parts(self) -> dict[str, dict[str, np.ndarray]]:
         parts = {"scene": self._scene.save(), "sensors": self._sensors.save()}
         if self.control_mode == "servo":

@@ -328,6 +328,28 @@ class PybulletScene:
 
     # ---- saving
 
+    def dynamic_state(self) -> np.ndarray:
+        """(30,): time; joints (8,) as of `_joint_states` and their velocities (8,); position (3,), quaternion
+        (4,) xyzw, velocity (3,) and angular velocity (3,) of the object's inertial frame."""
+        velocities = pybullet.getBaseVelocity(self.object, physicsClientId=self.client)
+        parts = (*self._joint_states(), *self._inertial_pose(), *velocities)
+        return np.concatenate([[self.time], *parts])
+
+    def show(self, start: Start, dynamic_state: np.ndarray) -> None:
+        """Put everything where a `dynamic_state` has it."""
+        time, joints, velocities, position, quaternion, *moving = np.split(
+            dynamic_state, np.cumsum([1, 8, 8, 3, 4, 3])
+        )
+        self.reset(start)
+        for joint, value, velocity in zip(ARM + FINGERS, joints, velocities, strict=True):
+            pybullet.resetJointState(self.robot, joint, value, velocity, physicsClientId=self.client)
+        pybullet.resetBasePositionAndOrientation(
+            self.object, position, quaternion, physicsClientId=self.client
+        )
+        pybullet.resetBaseVelocity(self.object, *moving, physicsClientId=self.client)
+        pybullet.performCollisionDetection(physicsClientId=self.client)
+        self._steps = round(float(time[0]) / scene.CONTROL_PERIOD)
+
     def save(self) -> dict[str, np.ndarray]:
         """Everything the simulator's future depends on besides the episode's `Start`: what was asked so far.
 

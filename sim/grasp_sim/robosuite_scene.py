@@ -256,6 +256,19 @@ class RobosuiteScene:
 
     # ---- saving
 
+    def dynamic_state(self) -> np.ndarray:
+        """(1 + nq + nv,): time, qpos, qvel, the layout of robosuite's own data sets."""
+        return np.concatenate([[self.data.time], self.data.qpos, self.data.qvel])
+
+    def show(self, start: Start, dynamic_state: np.ndarray) -> None:
+        """Put everything where a `dynamic_state` has it."""
+        self._apply(start)
+        mujoco.mj_resetData(self.model, self.data)
+        self.data.time = dynamic_state[0]
+        self.data.qpos[:] = dynamic_state[1 : 1 + self.model.nq]
+        self.data.qvel[:] = dynamic_state[1 + self.model.nq :]
+        mujoco.mj_forward(self.model, self.data)
+
     def save(self) -> dict[str, np.ndarray]:
         """Everything the simulator's future depends on besides the episode's `Start`."""
         saved = {

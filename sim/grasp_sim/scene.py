@@ -154,6 +154,16 @@ class Scene(Protocol):
         """(2,) N that each finger presses on the object along `closing_axis` (3,), a unit vector."""
         ...
 
+    def dynamic_state(self) -> np.ndarray:
+        """(S,) float64, the time and the positions and velocities of all that moves, in the simulator's own
+        layout; S is the same throughout an episode. Enough to show a moment, not to go on from it."""
+        ...
+
+    def show(self, start: Start, dynamic_state: np.ndarray) -> None:
+        """Put everything where a `dynamic_state` of an episode begun from `start` has it: pictures, `joints`,
+        `opening` and `object_pose` are of that moment then. Only `reset` or `restore` goes on from there."""
+        ...
+
     def save(self) -> dict[str, np.ndarray]:
         """Everything the simulator's future depends on besides the episode's `Start`."""
         ...

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from grasp_demos.episode import Episode, Metadata
+from grasp_demos.episode import ACTORS, Episode, Metadata
 from grasp_sim.contract import ActionScale, GraspState, decode, encode, executed_action, pack_state
 
 
@@ -57,6 +57,9 @@ class FakeArm:
         truncated = not success and (fault or steps >= self.horizon)
         return encode(info["state"]), float(success), bool(success), truncated, info
 
+    def dynamic_state(self) -> np.ndarray:
+        return self.numbers.copy()
+
     def snapshot(self) -> dict[str, np.ndarray]:
         return {"numbers": self.numbers.copy()}
 
@@ -103,12 +106,13 @@ def made_up_episode(steps: int = 4, index: int = 0, **changes: object) -> Episod
     """A valid episode whose numbers follow from its index."""
     arm = FakeArm(horizon=steps)
     _, info = arm.reset(seed=index)
-    snapshot, states = arm.snapshot(), [info["state"]]
+    snapshot, states, moving = arm.snapshot(), [info["state"]], [arm.dynamic_state()]
     rng = np.random.default_rng(index)
     intended = rng.uniform(-0.9, 0.9, (steps, 6)).astype(np.float32)
     requested = (intended + rng.normal(0.0, 0.5, (steps, 6))).astype(np.float32)
     for action in requested:
         states.append(arm.step(action)[4]["state"])
+        moving.append(arm.dynamic_state())
     metadata = Metadata(
         "fake", "servo", ActionScale(), "human-like", seed=index, index=index, success=True, horizon=steps
     )
@@ -124,6 +128,8 @@ def made_up_episode(steps: int = 4, index: int = 0, **changes: object) -> Episod
         truncations=np.arange(steps) == steps - 1,
         slips=np.zeros(steps, bool),
         drops=np.zeros(steps, bool),
+        actors=np.full(steps, ACTORS.index("person"), np.uint8),
+        simulator_states=np.stack(moving),
         snapshot=snapshot,
     )
 

@@ -61,15 +61,16 @@ def main(folder: str, pause: float, moment: str) -> None:
         for episode in range(1000):
             index = writer.next_index
             start = state_at(index, 0)
-            recording = writer.begin(metadata, start, encode(start), {"numbers": np.arange(3)})
+            recording = writer.begin(metadata, start, encode(start), np.zeros(2), {"numbers": np.arange(3)})
             for t in range(STEPS):
                 action = np.full(6, t / 10, np.float32)
                 after = state_at(index, t + 1)
                 step = Step(
-                    action, action, action, 0.0, False, t == STEPS - 1, False, False, after, encode(after)
+                    *(action, action, action, 0.0, False, t == STEPS - 1, False, False, after, encode(after)),
+                    *("person", np.full(2, float(t))),
                 )
                 if episode == 2 and t == 5 and moment == "half-frame":
-                    payload = writer_module.frame(writer_module.step_bytes(t, step))
+                    payload = writer_module.frame(writer_module.step_bytes(t, step, recording._dtype))
                     recording._file.write(payload[: len(payload) // 2])
                     recording._file.flush()
                     kill_myself()

@@ -20,6 +20,7 @@ from grasp_demos.storage import (
     parse_episode,
     parse_log,
     step_bytes,
+    step_dtype,
 )
 from grasp_demos.writer import write_episode
 from grasp_sim.contract import unpack_state
@@ -63,13 +64,17 @@ def test_every_flipped_byte_and_every_cut_is_noticed(make_episode):
 
 def test_a_cut_log_gives_its_whole_steps(make_episode):
     episode = make_episode(steps=3)
-    header = frame(header_bytes(Header(episode.metadata, episode.states[0], episode.observations[0], {})))
+    moving = episode.simulator_states
+    dtype = step_dtype(moving.shape[1])
+    header = Header(episode.metadata, episode.states[0], episode.observations[0], moving[0], {})
+    header = frame(header_bytes(header))
     frames = []
     for t in range(3):
         actions = (episode.intended_actions[t], episode.requested_actions[t], episode.executed_actions[t])
         state = unpack_state(episode.states[t + 1])
-        step = Step(*actions, 0.0, False, False, False, False, state, episode.observations[t + 1])
-        frames.append(frame(step_bytes(t, step)))
+        after = (state, episode.observations[t + 1], "person", moving[t + 1])
+        step = Step(*actions, 0.0, False, False, False, False, *after)
+        frames.append(frame(step_bytes(t, step, dtype)))
     data = header + b"".join(frames)
     for cut in [*range(0, len(data), 11), len(header), len(header) + len(frames[0]), len(data)]:
         log = parse_log(data[:cut])

@@ -95,13 +95,16 @@ def append(recording, arm, action=None) -> None:
     action = np.zeros(6, np.float32) if action is None else action
     observation, reward, terminated, truncated, info = arm.step(np.zeros(6))
     recording.append(
-        Step(action, action, action, reward, terminated, truncated, False, False, info["state"], observation)
+        Step(
+            *(action, action, action, reward, terminated, truncated, False, False),
+            *(info["state"], observation, "person", arm.dynamic_state()),
+        )
     )
 
 
 def begin(writer, arm):
     observation, info = arm.reset(seed=0)
-    return writer.begin(METADATA, info["state"], observation, arm.snapshot())
+    return writer.begin(METADATA, info["state"], observation, arm.dynamic_state(), arm.snapshot())
 
 
 def test_an_exception_or_a_stop_keeps_the_running_episode_as_incomplete(tmp_path, arm):
@@ -149,7 +152,7 @@ def test_a_data_set_holds_one_task_and_one_meaning_of_actions(tmp_path, arm):
         state, observation = arm._state(), encode(arm._state())
         for change in ({"task": "other"}, {"action_scale": ActionScale(position=0.05)}, {"rate_hz": 10.0}):
             with pytest.raises(DemoError, match=f"holds episodes with {next(iter(change))}"):
-                writer.begin(replace(METADATA, **change), state, observation, {})
+                writer.begin(replace(METADATA, **change), state, observation, np.zeros(0), {})
 
 
 def test_a_damaged_log_is_set_aside_not_deleted(tmp_path, arm):

@@ -251,6 +251,29 @@ def test_a_snapshot_in_the_middle_of_a_grasp_restores_into_another_environment(
     other.close()
 
 
+def test_a_moment_is_shown_from_its_dynamic_state(env: GraspEnv) -> None:
+    _, info = env.reset(seed=5)
+    snapshot, moments = env.snapshot(), [(env.dynamic_state(), info["true_state"])]
+    expert = ScriptedExpert(env.action_scale, env.control_mode, env.task.grip_force)
+    over = False
+    while not over:
+        _, _, terminated, truncated, info = env.step(expert.act(info["state"]))
+        moments.append((env.dynamic_state(), info["true_state"]))
+        over = terminated or truncated
+    other = twin(env)
+    for moving, state in moments[::7]:
+        shown = other.show(snapshot, moving)
+        for name in ("joint_positions", "joint_velocities", "tcp_position", "object_position", "time"):
+            np.testing.assert_allclose(getattr(shown, name), getattr(state, name), atol=1e-9, err_msg=name)
+        assert shown.gripper_opening == pytest.approx(state.gripper_opening, abs=1e-9)
+        with pytest.raises(gymnasium.error.ResetNeeded):
+            other.step(OPEN)
+    with pytest.raises(ContractError, match="not taken in"):
+        other.show(snapshot, moments[0][0][:-1])
+    with pytest.raises(ContractError, match="start cannot be read"):
+        other.show({}, moments[0][0])
+
+
 def test_a_snapshot_of_another_mode_is_refused() -> None:
     servo, osc = build("robosuite-lift", "servo"), build("robosuite-lift", "osc")
     servo.reset(seed=0)

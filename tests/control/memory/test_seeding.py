@@ -33,6 +33,8 @@ def make_episode(kind="clean", success=True, steps=12, seed=0):
         truncations=flags[1],
         slips=flags[2],
         drops=flags[3],
+        actors=np.zeros(steps, np.uint8),
+        simulator_states=np.zeros((steps + 1, 0)),
     )
 
 

@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from grasp_demos.episode import KINDS
+from grasp_demos.episode import KINDS, Episode, Metadata
+from grasp_demos.reader import demonstrations, read_usable
 from grasp_demos.recording import record_expert
+from grasp_demos.teleop.session import Session, Summary
+from grasp_demos.teleop.sources import OPERATORS, Devices, PageConfig, load_pilot
+from grasp_demos.writer import DatasetWriter
 from grasp_sim import registry
 from grasp_sim.cli import require_choice, require_path, run_command
 from grasp_sim.config import EnvConfig
+from grasp_sim.contract import POLICY_RATE_HZ
 
 __all__ = ["RecordConfig", "main", "record", "record_expert"]
 
-SOURCES = ("expert",)
+SOURCES = ("expert", *OPERATORS, "policy")
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -26,28 +35,46 @@ class RecordConfig:
     """Settings of `grasp-record`."""
 
     source: str = "expert"
-    """Who acts: expert (the scripted grasper)."""
-    kind: str = "human-like"
-    """What a policy will learn from it. human-like: the executed action, noise included, as a person's hand
-    would give. clean: the intended action before noise, which is easier to learn from."""
+    """Who acts. expert: the scripted grasper. keyboard, gamepad, browser: you, with the keys of this
+    terminal, a gamepad, or a page in the browser. policy: that of `bundle`; you take over with `device`."""
     episodes: int = 5
     """Successful demonstrations wanted in the data set; those already there count."""
-    noise: float = 0.15
-    """Standard deviation of the Gaussian noise added to each dimension of the action (range -1 to 1)."""
     seed: int = 0
-    """Seed of the first try; try k uses seed + k. The same seed gives the same demonstrations."""
-    keep_failures: bool = False
-    """Store failed tries too, marked as failures; they are never used as demonstrations."""
+    """Seed of the first try; try k uses seed + k. The same seed gives the same starts."""
     note: str = ""
     """Remark stored with each episode."""
     out: str = "runs/demos"
     """Folder of the data set; recording into an existing one goes on where it stopped."""
+    keep_failures: bool | None = None
+    """Store failed tries too, marked as failures; they are never used as demonstrations. null: keep those of
+    people, throw the expert's away."""
+    kind: str = "human-like"
+    """Expert: what a policy will learn from it. human-like: the executed action, noise included, as a
+    person's hand would give. clean: the intended action before noise, which is easier to learn from."""
+    noise: float = 0.15
+    """Expert: standard deviation of the Gaussian noise on each dimension of the action (range -1 to 1)."""
+    bundle: str = ""
+    """Policy: folder of the policy bundle that acts."""
+    device: str = "keyboard"
+    """Policy: device with which you take over: keyboard, gamepad or browser."""
+    time_limit: float = 60.0
+    """People and policy: s until an episode times out. The expert's is env.horizon."""
+    page: PageConfig = field(default_factory=PageConfig)
+    gamepad: str = ""
+    """Gamepad: its device file, such as /dev/input/event3; empty takes the first that is found."""
     env: EnvConfig = field(default_factory=EnvConfig)
 
     def __post_init__(self) -> None:
         require_path("out", self.out)
         require_choice("source", self.source, SOURCES)
         require_choice("kind", self.kind, KINDS)
+        require_choice("device", self.device, OPERATORS)
+        if self.source == "policy":
+            require_path("bundle", self.bundle)
+        if self.source != "expert" and self.kind != "human-like":
+            raise ValueError(
+                f"kind={self.kind} is for source=expert: of a person only what was done is known."
+            )
         if self.episodes < 1:
             raise ValueError(f"episodes={self.episodes} must be at least 1.")
         if self.seed < 0:
@@ -56,6 +83,8 @@ class RecordConfig:
             raise ValueError(
                 f"noise={self.noise} must lie between 0 and 1, the action's own range being -1 to 1."
             )
+        if not 1.0 <= self.time_limit <= 3600.0:
+            raise ValueError(f"time_limit={self.time_limit} must be from 1 to 3600 s.")
 
 
 HELP = """\
@@ -63,17 +92,23 @@ Record demonstrations of a grasp into a data set, one checksummed file an episod
 
 Examples:
   grasp-record                                              five human-like demonstrations into runs/demos
-  grasp-record episodes=20 out=runs/demos20                 twenty, elsewhere
-  grasp-record kind=clean noise=0.3 out=runs/clean          the undisturbed intention is learnt
+  grasp-record source=browser out=runs/mine                 your own, on a page in the browser
+  grasp-record source=keyboard out=runs/mine                your own, with the keys of this terminal
+  grasp-record source=policy bundle=runs/lift/bundle out=runs/help   the policy acts, you take over
+  grasp-record kind=clean noise=0.3 out=runs/clean          the expert; its undisturbed intention is learnt
   grasp-record env.name=pybullet-objects out=runs/objects   another simulator and task
 
 It may be stopped at any time: finished episodes are safe, and the same command goes on where it stopped.
-Then: grasp-replay path=runs/demos checks them in the simulator.
+Then: grasp-replay path=runs/demos checks them in the simulator, and grasp-train demos.path=runs/demos learns.
 """
 
 
 def record(config: RecordConfig) -> int:
     """Record as configured and say what was recorded."""
+    return _record_expert(config) if config.source == "expert" else _record_people(config)
+
+
+def _record_expert(config: RecordConfig) -> int:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     new, failed = 0, 0
     with Progress(*columns, console=Console(stderr=True)) as bar:
@@ -95,7 +130,7 @@ def record(config: RecordConfig) -> int:
             noise=config.noise,
             kind=config.kind,
             seed=config.seed,
-            keep_failures=config.keep_failures,
+            keep_failures=bool(config.keep_failures),
             note=config.note,
             progress=show,
         )
@@ -108,6 +143,66 @@ def record(config: RecordConfig) -> int:
         f"{new} of them new{tail}."
     )
     return 0
+
+
+def _record_people(config: RecordConfig) -> int:
+    """A person records, alone or with a policy."""
+    out = Path(config.out)
+    settings: dict[str, Any] = vars(config.env) | {"horizon": round(config.time_limit * POLICY_RATE_HZ)}
+    env: Any = registry.make(**settings, seed=config.seed)
+    pilot, policy = None, ""
+    if config.source == "policy":
+        pilot, policy = load_pilot("policy", config.bundle, env.control_mode, env.action_scale)
+    metadata = Metadata(
+        task=config.env.name,
+        control_mode=env.control_mode,
+        action_scale=env.action_scale,
+        kind=config.kind,
+        source=config.source,
+        horizon=env.horizon,
+        versions=env.versions(),
+        note=config.note,
+        policy=policy,
+    )
+    scale, force = env.action_scale, env.task.grip_force
+    device = config.device if config.source == "policy" else config.source
+    with DatasetWriter(out) as writer:
+        held, errors = read_usable(out) if any(out.glob("episode_*.npz")) else ([], [])
+        for line in [*writer.warnings, *map(str, errors)]:
+            _log.warning(line)
+        with OPERATORS[device](Devices(config.page, config.gamepad, scale)) as operator:
+            summary = Session(
+                env,
+                writer,
+                metadata,
+                operator,
+                wanted=config.episodes,
+                held=len(demonstrations(held)),
+                pilot=pilot,
+                force=2.0 * (force - scale.force_min) / (scale.force_max - scale.force_min) - 1.0,
+                seed=_next_seed(held, config.seed),
+                keep_failures=config.keep_failures is not False,
+            ).run()
+    print(_summary_line(config, summary, len(demonstrations(held))))
+    return 0
+
+
+def _next_seed(held: list[Episode], seed: int) -> int:
+    """The first seed from `seed` on after all that were recorded: nobody grasps the same start twice."""
+    return max([seed, *(e.metadata.seed + 1 for e in held if e.metadata.seed >= seed)])
+
+
+def _summary_line(config: RecordConfig, summary: Summary, before: int) -> str:
+    now = before + summary.successes
+    line = f"{config.out} holds {now} of {config.episodes} demonstrations, {summary.successes} of them new"
+    if summary.failures:
+        line += f"; {summary.failures} failures are kept, marked as such"
+    if summary.discarded:
+        line += f"; {summary.discarded} thrown away"
+    if summary.late:
+        line += f"; {summary.late} steps began late, so the machine was too slow for {POLICY_RATE_HZ:g} Hz"
+    again = " The same command goes on." if now < config.episodes else ""
+    return f"{line}.{again}"
 
 
 def main() -> int:

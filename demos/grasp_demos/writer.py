@@ -9,6 +9,7 @@ without becomes an episode of its whole steps marked incomplete.
 from __future__ import annotations
 
 import fcntl
+import itertools
 import os
 import re
 from collections.abc import Mapping
@@ -105,6 +106,28 @@ class DatasetWriter:
         )
         self._recording = Recording(self.path / f"{EPISODE_NAME.format(index)}.log", header)
         return self._recording
+
+    def rewrite(self, episode: Episode, *, success: bool, note: str) -> Episode:
+        """Change a finished episode's verdict, as an operator does on second thoughts."""
+        changed = replace(episode.metadata, success=success, note=note)
+        return write_episode(self._own(episode), replace(episode, metadata=changed))
+
+    def set_aside(self, episode: Episode) -> Path:
+        """Move a finished episode into the folder `discarded`, where no reader looks; returns where."""
+        path = self._own(episode)
+        folder = self.path / "discarded"
+        folder.mkdir(exist_ok=True)
+        for number in itertools.count():
+            aside = folder / (f"{path.stem}.{number}{path.suffix}" if number else path.name)
+            if not aside.exists():
+                return path.rename(aside)
+        raise AssertionError("unreachable")
+
+    def _own(self, episode: Episode) -> Path:
+        """Where a finished episode of this data set lies."""
+        if episode.path is None or episode.path.parent != self.path or not episode.path.is_file():
+            raise DemoError(f"{episode} is no episode of {self.path}.")
+        return episode.path
 
     def close(self) -> None:
         """Store a running episode as incomplete and let the folder go."""

@@ -1,0 +1,341 @@
+"""A page in the browser: the live scene in three dimensions, and everything to record with.
+
+The arm follows a handle that is dragged in the scene, buttons that are held down, or keys. `ScenePage` is the
+view alone, for people who hold another device.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+from grasp_demos.teleop.gate import Gate
+from grasp_demos.teleop.operator import COMMANDS, Intent, KeyMotion, Operator, Status
+from grasp_demos.teleop.sources import PageConfig
+from grasp_sim import visuals
+from grasp_sim.contract import ActionScale, GraspState, yaw_error, yaw_of
+from grasp_sim.errors import UserError
+from grasp_sim.objects import ObjectSpec
+
+TEXT_PERIOD_S = 0.2
+"""s between changes of the text; the scene moves at the policy's rate."""
+HOLD_HZ = 20.0
+"""Calls a second while a button on the page is held down."""
+REACHED = (0.002, 0.02)
+"""m and rad from which the dragged handle counts as reached."""
+
+_MOTIONS: Mapping[str, tuple[str, int, int]] = {
+    "forward": ("I", 0, 1),
+    "back": ("K", 0, -1),
+    "left": ("J", 1, 1),
+    "right": ("L", 1, -1),
+    "up": ("U", 2, 1),
+    "down": ("O", 2, -1),
+    "turn left": ("N", 3, 1),
+    "turn right": ("M", 3, -1),
+}
+"""Buttons, with their key, axis and direction. W A S D Q E and the arrows move the viewer's camera."""
+_KEYS: Mapping[str, str] = {
+    **{"start": "B", "success": "1", "failure": "0", "discard": "delete", "take": "T", "quit": "X"},
+}
+"""Neither space nor enter: a browser takes them for a click on the button that was clicked last."""
+_CAMERA, _CAMERA_TARGET = (-0.15, -0.85, 0.55), (0.48, 0.0, 0.02)
+"""m: over the arm's shoulder, so that forward is away from the person and left is left."""
+
+
+class ScenePage:
+    """The view: arm, gripper, table and object, and the text beside them. Use as a context manager."""
+
+    def __init__(self, config: PageConfig) -> None:
+        self._config = config
+        self._robot = visuals.RobotVisuals()
+        self._nodes: dict[str, Any] = {}
+        self._object: tuple[ObjectSpec | tuple[float, ...], Any] | None = None
+        self._told = -np.inf
+        self._phase = ""
+
+    def __enter__(self) -> Self:
+        """Serve the page, and say where it is. Raises UserError where that cannot be done."""
+        viser = _viser()
+        with _quiet():
+            self.server: Any = viser.ViserServer(
+                host="127.0.0.1", port=0, label="grasp-record", verbose=False
+            )
+        config = self._config
+        try:
+            self._gate = Gate(config.host, config.port, config.token, self.server.get_port())
+        except UserError:
+            self._stop()
+            raise
+        self.address = f"http://{config.host}:{self._gate.port}/"
+        self._build(self.server)
+        query = "?token=..." if config.token else ""
+        print(f"Open {self.address}{query} in a browser.", flush=True)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._gate.close()
+        self._stop()
+
+    def _stop(self) -> None:
+        with _quiet():
+            self.server.stop()
+
+    def _build(self, server: Any) -> None:
+        """The scene without the object, and the text."""
+        server.scene.set_up_direction("+z")
+        server.initial_camera.position = _CAMERA
+        server.initial_camera.look_at = _CAMERA_TARGET
+        self._add("/table", visuals.table_mesh())
+        for name, mesh in self._robot.meshes().items():
+            self._nodes[name] = self._add(f"/robot/{name}", mesh)
+        self._text = server.gui.add_markdown("")
+
+    def _add(self, name: str, mesh: visuals.Mesh) -> Any:
+        return self.server.scene.add_mesh_simple(
+            name,
+            mesh.vertices.astype(np.float32),
+            mesh.faces.astype(np.uint32),
+            color=mesh.colour,
+            flat_shading=True,
+            side="double",
+        )
+
+    def show(self, status: Status) -> None:
+        """Move the scene to the state, and renew the text."""
+        state = status.state
+        with self.server.atomic():
+            for name, pose in self._robot.poses(state).items():
+                _place(self._nodes[name], pose)
+            _place(self._object_node(status), visuals.object_pose(state))
+        now = time.monotonic()
+        if now - self._told >= TEXT_PERIOD_S or status.phase != self._phase:
+            self._told, self._phase = now, status.phase
+            self._text.content = self.text(status)
+
+    def _object_node(self, status: Status) -> Any:
+        """The object's node, made anew where it is another object."""
+        spec = visuals.start_object(status.snapshot)
+        key = spec if spec is not None else tuple(status.state.object_size.tolist())
+        if self._object is None or self._object[0] != key:
+            mesh = visuals.object_box(status.state.object_size) if spec is None else visuals.object_mesh(spec)
+            self._object = key, self._add("/object", mesh)
+        return self._object[1]
+
+    def text(self, status: Status) -> str:
+        """Markdown for the person."""
+        return status_text(status)
+
+
+class BrowserOperator(ScenePage):
+    """A person at the page."""
+
+    def __init__(
+        self,
+        config: PageConfig,
+        scale: ActionScale,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__(config)
+        self._scale, self._clock = scale, clock
+        self._lock = threading.Lock()
+        self._motion = KeyMotion(clock)
+        self._commands: deque[str] = deque()
+        self._goal: tuple[np.ndarray, float] | None = None
+        self._dragging = False
+
+    # ---- the page's controls; its callbacks come from other threads
+
+    def _build(self, server: Any) -> None:
+        super()._build(server)
+        gui = server.gui
+        self._buttons: dict[str, Any] = {}
+        for name, text in COMMANDS.items():
+            label = f"{name.capitalize()} ({_KEYS[name]})"
+            self._buttons[name] = self._button(label, _KEYS[name], lambda name=name: self._say(name), text)
+        self._button("Close or open the gripper (G)", "G", self._toggle)
+        with gui.add_folder("Move: hold a button, or drag the handle in the scene"):
+            self._speed = gui.add_slider("speed", min=0.1, max=1.0, step=0.05, initial_value=0.6)
+            for name, (key, axis, sign) in _MOTIONS.items():
+                button = self._button(
+                    f"{name.capitalize()} ({key})", key, lambda axis=axis, sign=sign: self._press(axis, sign)
+                )
+                button.on_hold(lambda _, axis=axis, sign=sign: self._press(axis, sign), callback_hz=HOLD_HZ)
+        self._handle = server.scene.add_transform_controls("/handle", scale=0.12, depth_test=False)
+        self._handle.on_update(self._drag)
+
+    def _button(self, label: str, key: str, act: Callable[[], None], hint: str | None = None) -> Any:
+        """A button that a key presses too."""
+        button = self.server.gui.add_button(label, hint=hint)
+        button.on_click(lambda _: act())
+        self.server.gui.add_command(label, hotkey=key).on_trigger(lambda _: act())
+        return button
+
+    def _say(self, command: str) -> None:
+        with self._lock:
+            self._commands.append(command)
+
+    def _toggle(self) -> None:
+        with self._lock:
+            self._motion.toggle_gripper()
+
+    def _press(self, axis: int, sign: int) -> None:
+        with self._lock:
+            self._goal = None
+            self._motion.press(axis, sign)
+
+    async def _drag(self, event: Any) -> None:
+        quaternion = np.asarray(event.target.wxyz)[[1, 2, 3, 0]]
+        with self._lock:
+            self._dragging = event.phase != "end"
+            self._goal = np.array(event.target.position), yaw_of(quaternion)
+
+    # ---- what the session asks
+
+    def begin(self, closed: bool) -> None:
+        """An episode starts."""
+        with self._lock:
+            self._goal = None
+            self._motion.begin(closed)
+
+    def follow(self, closed: bool) -> None:
+        """The policy closes or opens the fingers."""
+        with self._lock:
+            self._motion.follow(closed)
+
+    def poll(self, state: GraspState) -> Intent:
+        """What was asked on the page since the last call; nobody is present while no page is open."""
+        with self._lock:
+            self._motion.speed = float(self._speed.value)
+            command = self._commands.popleft() if self._commands else ""
+            intent = self._motion.intent(command, present=bool(self.server.get_clients()))
+            if self._goal is not None:
+                motion = self._towards(state, *self._goal)
+                if not self._dragging and not motion.any():
+                    self._goal = None
+                intent = intent._replace(motion=motion, acting=True)
+        return intent
+
+    def _towards(self, state: GraspState, position: np.ndarray, yaw: float) -> np.ndarray:
+        """Motion (4,) from the tool to the handle; zeros once it is there."""
+        move = position - state.tcp_position
+        turn = yaw - yaw_of(state.tcp_quaternion)
+        turn = (turn + np.pi) % (2.0 * np.pi) - np.pi
+        if np.linalg.norm(move) < REACHED[0] and abs(turn) < REACHED[1]:
+            return np.zeros(4)
+        # Half of the way in each step, at most: the servo's target leads the arm, which would swing past.
+        motion = 0.5 * np.array([*(move / self._scale.position), turn / self._scale.yaw])
+        return motion * min(1.0, self._motion.speed / max(np.abs(motion).max(), 1e-9))
+
+    def show(self, status: Status) -> None:
+        """Move the scene, and the handle with the tool unless it is being followed."""
+        super().show(status)
+        self._buttons["take"].visible = status.takes_over
+        if self._goal is None:
+            self._handle.position = status.state.tcp_position
+            self._handle.wxyz = _about_z(yaw_of(status.state.tcp_quaternion))
+
+    def text(self, status: Status) -> str:
+        """Markdown for the person."""
+        closed = "closing" if self._motion.closed else "open"
+        return status_text(status, "holds the object" if status.grasped else closed)
+
+
+class Viewed:
+    """Another device, with the page as a view of what it does."""
+
+    def __init__(self, operator: Operator, page: ScenePage) -> None:
+        self._operator, self._page = operator, page
+        self._stack = contextlib.ExitStack()
+
+    def __enter__(self) -> Self:
+        with contextlib.ExitStack() as opened:
+            opened.enter_context(self._page)
+            opened.enter_context(self._operator)
+            self._stack = opened.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def begin(self, closed: bool) -> None:
+        """An episode starts."""
+        self._operator.begin(closed)
+
+    def follow(self, closed: bool) -> None:
+        """The policy closes or opens the fingers."""
+        self._operator.follow(closed)
+
+    def poll(self, state: GraspState) -> Intent:
+        """What the device says."""
+        return self._operator.poll(state)
+
+    def show(self, status: Status) -> None:
+        """On the device and on the page."""
+        self._page.show(status)
+        self._operator.show(status)
+
+
+def status_text(status: Status, gripper: str = "") -> str:
+    """Markdown of how things stand."""
+    state = status.state
+    heading = {
+        "ready": f"Episode {status.episode}: press start" + ("" if status.takes_over else ", or just move"),
+        "recording": f"Recording episode {status.episode}",
+        "paused": f"Episode {status.episode} is held: no page is open",
+    }[status.phase]
+    x, y, z = 1000.0 * (state.object_position - state.tcp_position)
+    lines = [
+        f"### {heading}",
+        f"**{status.recorded} of {status.wanted}** demonstrations",
+        f"step {status.step}" + (f" of {status.horizon} at most" if status.horizon else ""),
+        f"last: {status.verdict}" if status.verdict else "",
+        f"object from the tool: x {x:+.0f} y {y:+.0f} z {z:+.0f} mm, turn {57.3 * yaw_error(state):+.0f} deg",
+        f"gripper {1000 * state.gripper_opening:.0f} mm, {state.gripper_force:.0f} N"
+        + (f", {gripper}" if gripper else ""),
+        f"{status.actor} acts" if status.takes_over and status.phase == "recording" else "",
+        f"slips: {status.slips} steps" if status.slips else "",
+        f"{status.late} late steps: the machine is too slow" if status.late else "",
+    ]
+    return "\n\n".join(line for line in lines if line)
+
+
+def _about_z(yaw: float) -> np.ndarray:
+    return np.array([np.cos(yaw / 2.0), 0.0, 0.0, np.sin(yaw / 2.0)])
+
+
+def _place(node: Any, pose: visuals.Pose) -> None:
+    node.position, node.wxyz = pose.position, pose.quaternion
+
+
+def _viser() -> Any:
+    # The web server's library tells of every connection that breaks off; a person at a page breaks off many.
+    logging.getLogger("websockets").setLevel(logging.ERROR)
+    try:
+        import viser
+    except ModuleNotFoundError as error:
+        if error.name != "viser":
+            raise
+        raise UserError(
+            "the page needs viser: pip install -c requirements.lock -e '.[teleop]', or make install."
+        ) from error
+    return viser
+
+
+def _quiet() -> contextlib.AbstractContextManager[Any]:
+    """viser tells of its server's beginning and end on the output, which is the command's own."""
+    return contextlib.redirect_stdout(io.StringIO())

@@ -1,0 +1,147 @@
+"""Keyboard and gamepad: what their bytes and events mean, and a real grasp with the keys of a terminal."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import select
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from evdev import InputEvent, ecodes
+
+from grasp_demos.reader import read_dataset
+from grasp_demos.teleop.gamepad import DEAD_ZONE, GamepadOperator, Range
+from grasp_demos.teleop.keyboard import KeyboardOperator, keys_of
+from grasp_demos.validate import require_valid
+from grasp_sim.errors import UserError
+
+
+def test_what_a_terminal_sends_is_read_as_keys():
+    assert keys_of(b"wW \r\x7f\x1b[A\x1bOB\x1b[5~g") == [
+        *("w", "w", "space", "enter", "backspace", "up", "down", "page up", "g"),
+    ]
+    assert keys_of(b"\x1b") == ["escape"]
+    assert keys_of(b"\x1b[15~w\x1b[1;5C\xc3\xa9d") == ["w", "d"]  # F5, ctrl and right, an accented letter
+    assert keys_of(b"\x1b[") == []
+    assert keys_of(b"") == []
+
+
+def test_keys_move_say_and_change_the_speed():
+    now = [0.0]
+    operator = KeyboardOperator(clock=lambda: now[0])
+    operator.press(["w", "e", "+", "enter", "x"])
+    intent = operator._motion.intent()
+    assert intent.motion[0] == pytest.approx(0.75)
+    assert intent.motion[3] == pytest.approx(-0.75)
+    assert list(operator._commands) == ["start", "quit"]
+
+
+def test_without_a_terminal_the_keyboard_is_refused(monkeypatch):
+    with open(os.devnull) as nothing:
+        monkeypatch.setattr(sys, "stdin", nothing)
+        with pytest.raises(UserError, match=r"needs a terminal.*source=browser"), KeyboardOperator():
+            pass
+
+
+def test_sticks_and_buttons_of_a_gamepad():
+    pad = GamepadOperator()
+    sticks = (ecodes.ABS_X, ecodes.ABS_Y, ecodes.ABS_RX, ecodes.ABS_RY)
+    pad._ranges = dict.fromkeys(sticks, Range(-32768, 32767))
+
+    def report(*events: tuple[int, int, int]) -> None:
+        pad.handle([InputEvent(0, 0, *event) for event in events])
+
+    report((ecodes.EV_ABS, ecodes.ABS_Y, -32768), (ecodes.EV_ABS, ecodes.ABS_X, 3000))
+    np.testing.assert_allclose(pad._motion, [1.0, 0.0, 0.0, 0.0])  # pushed away; a worn stick's rest
+    report((ecodes.EV_ABS, ecodes.ABS_RY, 16384), (ecodes.EV_ABS, ecodes.ABS_Y, 0))
+    assert pad._motion[2] == pytest.approx(-(0.5 - DEAD_ZONE) / (1 - DEAD_ZONE), abs=1e-3)
+    assert pad._motion[0] == 0.0
+    for button in (ecodes.BTN_START, ecodes.BTN_TL):
+        report((ecodes.EV_KEY, button, 1), (ecodes.EV_KEY, button, 0))
+    report((ecodes.EV_KEY, ecodes.BTN_SOUTH, 1))
+    assert list(pad._commands) == ["start", "take"]
+    assert pad._gripper.closed
+    report((ecodes.EV_SYN, ecodes.SYN_DROPPED, 0))
+    assert not pad._motion.any()
+
+
+def test_a_gamepad_that_is_not_there_is_one_clear_line(tmp_path):
+    with pytest.raises(UserError, match=r"no gamepad.*source=browser"), GamepadOperator():
+        pass
+    with pytest.raises(UserError, match="does not exist"), GamepadOperator(str(tmp_path / "event9")):
+        pass
+
+
+class Terminal:
+    """A command in a terminal of its own, whose picture is read and whose keys are pressed."""
+
+    def __init__(self, *command: str) -> None:
+        self._screen, inside = pty.openpty()
+        environment = {**os.environ, "COLUMNS": "100", "LINES": "30", "TERM": "xterm", "NO_COLOR": "1"}
+        self.process = subprocess.Popen(
+            command, stdin=inside, stdout=inside, stderr=inside, env=environment, start_new_session=True
+        )
+        os.close(inside)
+        self.text = ""
+
+    def read(self) -> str:
+        """The last 6,000 characters that it wrote, without colours."""
+        while select.select([self._screen], [], [], 0.02)[0]:
+            try:
+                data = os.read(self._screen, 65536)
+            except OSError:  # the command has ended
+                break
+            self.text += re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", data.decode(errors="replace"))
+        self.text = self.text[-6000:]
+        return self.text
+
+    def press(self, keys: str) -> None:
+        os.write(self._screen, keys.encode())
+
+
+@pytest.mark.slow
+def test_a_real_grasp_with_the_keys_of_a_terminal(tmp_path):
+    out = tmp_path / "demos"
+    command = [sys.executable, "-m", "grasp_demos.record", "source=keyboard", "episodes=1", f"out={out}"]
+    terminal = Terminal(*command, "env.name=pybullet-lift", "page.show=false", "time_limit=300")
+    try:
+        lift_by_keys(terminal)
+        assert terminal.process.wait(timeout=30) == 0
+        assert "holds 1 of 1 demonstrations, 1 of them new" in terminal.read()
+    finally:
+        terminal.process.kill()
+    (episode,) = read_dataset(out)
+    require_valid([episode])
+    assert episode.is_demonstration
+    assert episode.metadata.source == "keyboard"
+
+
+def lift_by_keys(terminal: Terminal) -> None:
+    """Look where the object is and press keys, until the command ends."""
+    wanted = re.compile(r"object from the tool\s+([+-]\d+) mm \w+\s+([+-]\d+) mm \w+\s+([+-]\d+) mm")
+    closed_at = None
+    end = time.monotonic() + 120
+    terminal.press("\r")
+    while terminal.process.poll() is None:
+        assert time.monotonic() < end, terminal.read()
+        found = wanted.findall(terminal.read())
+        if not found:
+            continue
+        x, y, z = map(int, found[-1])
+        if closed_at is not None:
+            if time.monotonic() - closed_at > 1.5:
+                terminal.press("r")
+        elif abs(x) <= 6 and abs(y) <= 6 and z >= -5:
+            terminal.press(" ")
+            closed_at = time.monotonic()
+        else:
+            keys = ("w" if x > 4 else "s" if x < -4 else "") + ("a" if y > 4 else "d" if y < -4 else "")
+            if not keys or z < -80:
+                keys += "f"
+            terminal.press(keys)
+        time.sleep(0.05)

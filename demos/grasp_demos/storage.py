@@ -250,12 +250,13 @@ def _unzip_arrays(data: bytes) -> tuple[Metadata, dict[str, np.ndarray], dict[st
         arrays = {name: archive[name] for name in archive.files}
     if "metadata" not in arrays:
         raise DemoError("lacks metadata; every episode needs task, control mode, action scale and kind")
-    metadata = _parse_metadata(json.loads(str(arrays.pop("metadata"))))
+    metadata = parse_metadata(json.loads(str(arrays.pop("metadata"))))
     snapshot = {n.removeprefix(_SNAPSHOT): arrays.pop(n) for n in list(arrays) if n.startswith(_SNAPSHOT)}
     return metadata, arrays, snapshot
 
 
-def _parse_metadata(values: dict) -> Metadata:
+def parse_metadata(values: dict) -> Metadata:
+    """Inverse of `dataclasses.asdict`; raises DemoError naming what is missing or of the wrong type."""
     known = {f.name for f in fields(Metadata)}
     missing = [
         n for n in ("task", "control_mode", "action_scale", "kind", "contract_version") if n not in values

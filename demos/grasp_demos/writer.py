@@ -129,6 +129,16 @@ class DatasetWriter:
             raise DemoError(f"{episode} is no episode of {self.path}.")
         return episode.path
 
+    def add(self, episode: Episode) -> Episode:
+        """Write a finished episode under the next free index; returns it with its index and path.
+
+        Raises DemoError when the data set holds episodes of another sort, as `begin` does.
+        """
+        self._check_same(episode.metadata)
+        index = self.next_index
+        episode = replace(episode, metadata=replace(episode.metadata, index=index))
+        return write_episode(self.path / f"{EPISODE_NAME.format(index)}.npz", episode)
+
     def close(self) -> None:
         """Store a running episode as incomplete and let the folder go."""
         if self._recording is not None and self._recording.running:

@@ -126,6 +126,8 @@ def lift_by_keys(terminal: Terminal) -> None:
     wanted = re.compile(r"object from the tool\s+([+-]\d+) mm \w+\s+([+-]\d+) mm \w+\s+([+-]\d+) mm")
     closed_at = None
     end = time.monotonic() + 120
+    while "press enter" not in terminal.read():
+        time.sleep(0.1)
     terminal.press("\r")
     while terminal.process.poll() is None:
         assert time.monotonic() < end, terminal.read()

@@ -16,8 +16,8 @@ import numpy as np
 
 from grasp_sim.objects import MAX_PARTS, ObjectError, ObjectSpec, Part
 
-_BODY = "cube_main"
-_NAMES = ("cube_g0", *(f"object_part{number}" for number in range(1, MAX_PARTS)))
+OBJECT_BODY = "cube_main"
+OBJECT_GEOMS = ("cube_g0", *(f"object_part{number}" for number in range(1, MAX_PARTS)))
 _TYPES = {
     "box": mujoco.mjtGeom.mjGEOM_BOX,
     "cylinder": mujoco.mjtGeom.mjGEOM_CYLINDER,
@@ -51,7 +51,7 @@ def prepare_xml(root: ET.Element, own_contacts: bool) -> None:
     With `own_contacts` its inertia may also lie off the body's origin, and contacts follow this module's
     constants instead of robosuite's.
     """
-    body = next(body for body in root.iter("body") if body.get("name") == _BODY)
+    body = next(body for body in root.iter("body") if body.get("name") == OBJECT_BODY)
     shown, visual = (
         next(geom for geom in body.findall("geom") if geom.get("name") == name)
         for name in ("cube_g0", "cube_g0_vis")
@@ -61,7 +61,7 @@ def prepare_xml(root: ET.Element, own_contacts: bool) -> None:
     material = visual.get("material", "")
     shown.set("material", material)
     shown.attrib.pop("rgba", None)  # it would tint the material
-    for name in _NAMES[1:]:
+    for name in OBJECT_GEOMS[1:]:
         shape = {"type": "box", "size": "0.01 0.01 0.01", "mass": "0"}
         ET.SubElement(body, "geom", {"name": name, "material": material, **shape})
     if own_contacts:
@@ -80,8 +80,8 @@ class ObjectBody:
         self._model, self._data = model, data
         self._own_contacts = own_contacts
         self._touched = [*fingers, model.geom("table_collision").id]
-        self.body = model.body(_BODY).id
-        self.geoms = np.array([model.geom(name).id for name in _NAMES])
+        self.body = model.body(OBJECT_BODY).id
+        self.geoms = np.array([model.geom(name).id for name in OBJECT_GEOMS])
         self._spec: ObjectSpec | None = None
         model.geom_sameframe[self.geoms] = mujoco.mjtSameFrame.mjSAMEFRAME_NONE
         # The compiled tree of bounding boxes knows the cube only. One that covers every object makes MuJoCo

@@ -22,7 +22,7 @@ class ImportSettings:
     control_mode: str = ""
     """What the actions command, servo or osc; empty takes it from the file."""
     kind: str = ""
-    """human-like (the executed action is learnt) or clean (the intended one); empty takes it from the file."""
+    """human-like (the executed action is learnt) or clean (the intended); empty takes it from the file."""
 
     def __post_init__(self) -> None:
         if self.kind:

@@ -106,7 +106,7 @@ def _write_options(root: ET.Element, model: mujoco.MjModel) -> None:
 
 
 def _write_object_geom(element: ET.Element, geom: mujoco._structs._MjModelGeomViews) -> None:
-    for name in ("size", "pos", "quat", "solref", "solimp"):
+    for name in ("size", "pos", "quat", "friction", "solref", "solimp"):
         element.set(name, _text(getattr(geom, name)))
     for name in ("contype", "conaffinity", "condim", "group", "priority"):
         element.set(name, str(int(getattr(geom, name)[0])))

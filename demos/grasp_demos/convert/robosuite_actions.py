@@ -8,22 +8,22 @@ takes the rotation about the vertical alone. Frame: the axes of the robot's base
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.spatial.transform import Rotation
 
 from grasp_demos.episode import DemoError
 from grasp_sim import osc
 from grasp_sim.contract import ActionScale, decode
 from grasp_sim.env import ACTION_SCALES
-from grasp_sim.servo import upright_turn
+from grasp_sim.servo import heading, upright_turn, wrap
 from grasp_sim.tasks import Task
 
 NAMES = ("delta_x", "delta_y", "delta_z", "rotation_x", "rotation_y", "rotation_z", "gripper")
 """Dimensions of robosuite's action."""
-TILT_TOLERANCE = 0.05
-"""Of the range: how far a rotation about x or y may be from keeping the tool as it is, and from turning it
-upright, before `osc` mode cannot express it; 0.025 rad a step."""
+ROTATION_TOLERANCE = 0.05
+"""Of the range, 0.025 rad a step: what a rotation may lose (`Taken.lost`) and still count as the same."""
 
 CONTROLLER: dict[str, Any] = {
     "type": "BASIC",
@@ -65,33 +65,40 @@ def to_robosuite(action: np.ndarray, scale: ActionScale, rotation: np.ndarray) -
     return np.array([*command.delta_position / osc.POSITION_SCALE, *turn / osc.ROTATION_SCALE, closes])
 
 
-def from_robosuite(actions: np.ndarray, task: Task) -> np.ndarray:
-    """(T, 6) float32 of `osc` mode for (T, 7) in [-1, 1]; what `tilt` says is lost.
+class Taken(NamedTuple):
+    """What `osc` mode makes of robosuite's actions."""
 
-    A gripper that is to stay goes on as before, open at first. The force limit, which robosuite does not have
-    and its Robotiq 85 ignores, is the task's.
+    actions: np.ndarray
+    """(T, 6) float32, in [-1, 1]."""
+    lost: np.ndarray
+    """(T, 3), how much of the rotation about x, y and z it cannot express, as a share of the range."""
+
+
+def from_robosuite(actions: np.ndarray, rotations: np.ndarray, task: Task) -> Taken:
+    """What `osc` mode makes of actions (T, 7) in [-1, 1] with the tool at `rotations` (T, 3, 3).
+
+    The yaw is the change of the tool's heading. About x and y the smaller counts as lost of what is asked for
+    and of how far that is from the turn with which `osc` mode brings the tool upright. A gripper that is to
+    stay goes on as before, open at first. The force limit, which robosuite does not have and its Robotiq 85
+    ignores, is the task's.
     """
     scale = ACTION_SCALES["osc"]
+    asked = actions[:, 3:6]
+    turned = Rotation.from_rotvec(asked * osc.ROTATION_SCALE).as_matrix() @ rotations
+    yaw = np.array([wrap(heading(new) - heading(old)) for new, old in zip(turned, rotations, strict=True)])
+    upright = np.array([upright_turn(r, y) for r, y in zip(rotations, yaw, strict=True)]) / osc.ROTATION_SCALE
+    yaw /= scale.yaw
+    lost = np.minimum(np.abs(asked), np.abs(asked - upright))
+    lost[:, 2] = np.maximum(np.abs(yaw) - 1.0, 0.0)
+
     direction, last = np.sign(actions[:, 6]), -1.0
     opening = np.empty(len(actions))
     for step, closes in enumerate(direction):
         last = closes or last
         opening[step] = -last
     force = 2.0 * (task.grip_force - scale.force_min) / (scale.force_max - scale.force_min) - 1.0
-    kept = actions[:, [0, 1, 2, 5]]
-    return np.column_stack([kept, opening, np.full(len(actions), force)]).astype(np.float32)
-
-
-def tilt(actions: np.ndarray, rotations: np.ndarray) -> np.ndarray:
-    """(T, 2) of the rotations about x and y that `osc` mode cannot express, as a share of the range.
-
-    That is the smaller of two: what the action (T, 7) asks for, and by how much that differs from the turn
-    with which `osc` mode brings the tool at `rotations` (T, 3, 3) upright.
-    """
-    asked = actions[:, 3:5]
-    yaw = actions[:, 5] * osc.ROTATION_SCALE
-    upright = np.array([upright_turn(r, y) for r, y in zip(rotations, yaw, strict=True)])
-    return np.minimum(np.abs(asked), np.abs(asked - upright[:, :2] / osc.ROTATION_SCALE))
+    columns = [*actions[:, :3].T, np.clip(yaw, -1.0, 1.0), opening, np.full(len(actions), force)]
+    return Taken(np.column_stack(columns).astype(np.float32), lost)
 
 
 def check_controller(configuration: Any, version: str, where: object) -> list[str]:

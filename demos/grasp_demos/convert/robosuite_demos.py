@@ -70,9 +70,10 @@ def read(
         observed = _observe(source, demo, len(actions[demo]))
         poses = [kinematics.pose(joints) for joints in observed.joints]
         _check_tool(source, demo, observed.tool, np.array([position for position, _ in poses]))
-        lost = robosuite_actions.tilt(actions[demo], np.array([rotation for _, rotation in poses[:-1]]))
-        if (lost > robosuite_actions.TILT_TOLERANCE).any():
-            step, axis = (int(i) for i in np.argwhere(lost > robosuite_actions.TILT_TOLERANCE)[0])
+        rotations = np.array([rotation for _, rotation in poses[:-1]])
+        taken, lost = robosuite_actions.from_robosuite(actions[demo], rotations, find_task("lift"))
+        if (lost > robosuite_actions.ROTATION_TOLERANCE).any():
+            step, axis = (int(i) for i in np.argwhere(lost > robosuite_actions.ROTATION_TOLERANCE)[0])
             name, value = robosuite_actions.NAMES[3 + axis], actions[demo][step, 3 + axis]
             warnings.append(
                 f"{demo} was left out: step {step}, {name} is {value:.3g}, and osc mode, which keeps the "
@@ -86,7 +87,7 @@ def read(
                 f"{demo} has no model_file with the cube's size: {size[0] * 1000:g} mm, the middle of "
                 "robosuite's range, is assumed."
             )
-        episodes[demo] = _build(source, demo, settings, actions[demo], observed, size, warnings)
+        episodes[demo] = _build(source, demo, settings, taken, observed, size, warnings)
     return episodes, warnings
 
 
@@ -218,7 +219,7 @@ def _check_tool(source: Source, demo: str, observed: np.ndarray, computed: np.nd
         )
 
 
-_CUBE_GEOM = re.compile(r'<geom\b[^>]*\bname="cube_g0"[^>]*>')
+_CUBE_GEOM = re.compile(r'<geom\b[^<>]{0,2000}\bname="cube_g0"[^<>]{0,2000}>')
 _SIZE = re.compile(r'\bsize="([^"]{1,100})"')
 
 
@@ -268,7 +269,7 @@ def _build(
                 time=now,
             )
         )
-    taken = robosuite_actions.from_robosuite(actions[:steps], find_task("lift"))
+    taken = actions[:steps]
     ends = np.arange(steps) == steps - 1
     success = len(lifted) > 0
     metadata = Metadata(

@@ -371,6 +371,68 @@ def test_a_changed_export_is_noticed(exported, tmp_path):
         read(path, ImportSettings())
 
 
+def test_a_flipped_bit_is_noticed(exported, tmp_path):
+    path = tmp_path / "flipped.hdf5"
+    shutil.copy(exported["pybullet"], path)
+    with h5py.File(path, "r+") as file:
+        file["data/demo_1/grasp_episode/states"][3, 2] += 1e-9
+    with pytest.raises(DemoError, match=r"data/demo_1/grasp_episode is damaged: its checksum"):
+        read(path, ImportSettings())
+
+
+def test_a_lift_recorded_by_robosuite_itself_is_imported(tmp_path):
+    """robosuite's environment, controller and observations alone; keys as robosuite names them."""
+    import robosuite
+
+    controller = robosuite.load_composite_controller_config(robot="UR5e")
+    settings = {"robots": ["UR5e"], "controller_configs": controller, "control_freq": 20}
+    env = robosuite.make(
+        "Lift", **settings, has_renderer=False, has_offscreen_renderer=False, use_camera_obs=False, seed=3
+    )
+    seen, actions, rewards = [env.reset()], [], []
+    for step in range(90):
+        cube, tool = seen[-1]["cube_pos"], seen[-1]["robot0_eef_pos"]
+        near = np.linalg.norm((cube - tool)[:2]) < 0.01
+        move = cube - tool + (0.0, 0.0, 0.0 if near else 0.05)
+        closes = step > 45
+        if step > 55:
+            move = np.array([0.0, 0.0, 0.03])
+        actions.append(np.array([*np.clip(move / 0.05, -1, 1), 0, 0, 0, 1 if closes else -1]))
+        after, reward, _, _ = env.step(actions[-1])
+        seen.append(after)
+        rewards.append(reward)
+        if env._check_success():
+            break
+    assert env._check_success()
+    path = tmp_path / "robosuite.hdf5"
+    with h5py.File(path, "w") as file:
+        arguments = {
+            "env_name": "Lift",
+            "type": 1,
+            "env_version": robosuite.__version__,
+            "env_kwargs": settings,
+        }
+        file.create_group("data").attrs["env_args"] = json.dumps(arguments)
+        demo = file.create_group("data/demo_0")
+        demo["actions"], demo["rewards"] = actions, rewards
+        demo.attrs["model_file"] = env.sim.model.get_xml()
+        for name in seen[0]:
+            demo[f"obs/{name}"] = [row[name] for row in seen[:-1]]
+            demo[f"next_obs/{name}"] = [row[name] for row in seen[1:]]
+    (episode,), warnings = read(path, ImportSettings())
+    require_valid([episode])
+    assert episode.metadata.success
+    assert len(episode) == len(actions)
+    assert len(warnings) == 2  # the grip force, and who acted
+    half = env.sim.model.geom_size[env.sim.model.geom_name2id("cube_g0")]
+    last = unpack_state(episode.states[-1])
+    np.testing.assert_allclose(last.object_size, 2 * half, atol=1e-6)
+    np.testing.assert_allclose(last.object_position[2], last.tcp_position[2], atol=0.02)
+    assert 0.03 < last.gripper_opening < 0.06
+    assert unpack_state(episode.states[0]).gripper_opening > 0.08
+    env.close()
+
+
 # ---- actions
 
 

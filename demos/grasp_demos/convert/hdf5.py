@@ -32,7 +32,9 @@ class Source:
     def names(self, group: str) -> list[str]:
         """Names in a group, in its order; empty where there is no such group."""
         held = self._find(group)
-        return list(held) if hasattr(held, "keys") else []
+        with _named(self.path):
+            # A name that is no UTF-8 comes as bytes.
+            return [name for name in held if isinstance(name, str)] if hasattr(held, "keys") else []
 
     def has(self, name: str) -> bool:
         """Whether there is something of that name in this file itself: links out of it do not count."""
@@ -40,16 +42,14 @@ class Source:
 
     def text(self, name: str, attribute: str) -> str | None:
         """A text attribute; None where it is missing or no text."""
-        held = self._find(name)
-        value = None if held is None else held.attrs.get(attribute)
+        value = self._attribute(name, attribute)
         if isinstance(value, bytes):
             value = value.decode("utf-8", "replace")
         return value if isinstance(value, str) else None
 
     def number(self, name: str, attribute: str) -> int | None:
         """A whole number held in an attribute; None where it is missing or something else."""
-        held = self._find(name)
-        value = None if held is None else held.attrs.get(attribute)
+        value = self._attribute(name, attribute)
         return int(value) if isinstance(value, int | np.integer) else None
 
     def json(self, name: str, attribute: str) -> dict[str, Any] | None:
@@ -72,10 +72,12 @@ class Source:
         two. Raises DemoError naming what is wrong, before it is read.
         """
         held = self._find(name)
-        shape, dtype = getattr(held, "shape", None), getattr(held, "dtype", None)
-        if held is None or shape is None or dtype is None:
+        with _named(self.path):
+            shape, dtype = getattr(held, "shape", None), getattr(held, "dtype", None)
+            elsewhere = shape is not None and (held.external is not None or held.is_virtual)
+        if shape is None or dtype is None:
             raise DemoError(f"{self.path} {name} is missing, or no array.")
-        if held.external is not None or held.is_virtual:
+        if elsewhere:
             raise DemoError(f"{self.path} {name} lies in another file: copy it into this one.")
         if dtype.kind not in "biuf" or dtype.hasobject:
             raise DemoError(f"{self.path} {name} is of type {dtype}; it must hold numbers.")
@@ -90,26 +92,41 @@ class Source:
                 f"or {MAX_BYTES} bytes a file are not read; split the file, or restore it if it is damaged."
             )
         self._left -= size
-        return np.asarray(held[()])
+        with _named(self.path):
+            return np.asarray(held[()])
+
+    def _attribute(self, name: str, attribute: str) -> Any:
+        held = self._find(name)
+        with _named(self.path):
+            return None if held is None else held.attrs.get(attribute)
 
     def _find(self, name: str) -> Any:
         """The object at a path of hard links, or None. Soft and external links would lead elsewhere."""
         held = self._file
-        for part in name.strip("/").split("/"):
-            if not hasattr(held, "keys") or type(held.get(part, getlink=True)).__name__ != "HardLink":
-                return None
-            held = held[part]
+        with _named(self.path):
+            for part in name.strip("/").split("/"):
+                if not hasattr(held, "keys") or type(held.get(part, getlink=True)).__name__ != "HardLink":
+                    return None
+                held = held[part]
         return held
 
 
 @contextmanager
-def open_source(path: Path) -> Iterator[Source]:
-    """Open a file for reading; raises DemoError where it, or something in it, is cut off or damaged."""
-    h5py = load_package("h5py", f"{path}, an HDF5 file,")
+def _named(path: Path) -> Iterator[None]:
+    """Turn what h5py raises over a damaged file, which is many things, into a DemoError naming the file."""
     try:
-        with h5py.File(path, "r") as file:
-            yield Source(path, file)
-    except (OSError, RuntimeError, KeyError) as error:
+        yield
+    except (OSError, RuntimeError, KeyError, ValueError, TypeError) as error:
         raise DemoError(
             f"{path} cannot be read as HDF5; it is cut off or damaged ({error}). Restore it from a copy."
         ) from error
+
+
+@contextmanager
+def open_source(path: Path) -> Iterator[Source]:
+    """Open a file for reading; raises DemoError where it is cut off or damaged, as every method does."""
+    h5py = load_package("h5py", f"{path}, an HDF5 file,")
+    with _named(path):
+        file = h5py.File(path, "r")
+    with file:
+        yield Source(path, file)

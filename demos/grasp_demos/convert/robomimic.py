@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -106,13 +106,26 @@ def _write_demo(group: Any, episode: Episode, view: View) -> None:
     if shown.model_file:
         group.attrs["model_file"] = shown.model_file
     own = group.create_group(_OWN)
-    own.attrs["metadata"] = json.dumps(asdict(episode.metadata), allow_nan=False)
-    own.attrs["actions_crc32"] = zlib.crc32(np.ascontiguousarray(shown.actions).tobytes())
-    for name in ARRAYS:
-        own.create_dataset(name, data=getattr(episode, name))
+    text = json.dumps(asdict(episode.metadata), allow_nan=False)
+    own.attrs["metadata"] = text
+    own.attrs["actions_crc32"] = _checksum("", {"actions": shown.actions})
+    arrays = {name: getattr(episode, name) for name in ARRAYS}
+    own.attrs["crc32"] = _checksum(text, arrays | dict(episode.snapshot))
+    for name, values in arrays.items():
+        own.create_dataset(name, data=values)
     snapshot = own.create_group("snapshot", track_order=True)
     for name, values in episode.snapshot.items():
         snapshot.create_dataset(name, data=values)
+
+
+def _checksum(text: str, arrays: Mapping[str, np.ndarray]) -> int:
+    """CRC-32 of all numbers, their names, types and shapes: HDF5 itself would not notice a flipped bit."""
+    total = zlib.crc32(text.encode(errors="replace"))
+    for name in sorted(arrays):
+        values = np.ascontiguousarray(arrays[name])
+        total = zlib.crc32(f"{name} {values.dtype.str} {values.shape}".encode(), total)
+        total = zlib.crc32(values.tobytes(), total)
+    return total
 
 
 # ---- reading
@@ -162,8 +175,8 @@ def _read_own(source: Source, demo: str, settings: ImportSettings) -> Episode:
         if not np.can_cast(array.dtype, wanted, "same_kind"):
             raise DemoError(f"{where} holds {name} of type {array.dtype}; it must be {wanted}.")
         arrays[name] = array
-    actions = np.ascontiguousarray(source.array(f"data/{demo}/actions"))
-    if zlib.crc32(actions.tobytes()) != source.number(group, "actions_crc32"):
+    actions = source.array(f"data/{demo}/actions")
+    if _checksum("", {"actions": actions}) != source.number(group, "actions_crc32"):
         raise DemoError(
             f"{source.path} data/{demo}: its actions were changed after the export, its {_OWN} was not: "
             "delete that group to import what the file holds now."
@@ -172,6 +185,9 @@ def _read_own(source: Source, demo: str, settings: ImportSettings) -> Episode:
         name: source.array(f"{group}/snapshot/{name}", narrow=False)
         for name in source.names(f"{group}/snapshot")
     }
+    text = source.text(group, "metadata") or ""
+    if _checksum(text, arrays | snapshot) != source.number(group, "crc32"):
+        raise DemoError(f"{where} is damaged: its checksum does not match. Restore the file from a copy.")
     return Episode(metadata, snapshot=snapshot, **arrays)
 
 

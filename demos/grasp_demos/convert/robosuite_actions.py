@@ -155,6 +155,8 @@ _RANGES = ("input_max", "input_min", "output_max", "output_min")
 
 def _same(held: Any, wanted: Any) -> bool:
     """Whether two settings are equal, a number standing for six of it."""
+    if held is None or wanted is None:
+        return held is wanted
     try:
         return bool(np.allclose(np.asarray(held, np.float64), np.asarray(wanted, np.float64)))
     except (TypeError, ValueError):

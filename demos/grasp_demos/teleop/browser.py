@@ -168,6 +168,8 @@ class BrowserOperator(ScenePage):
         self._button("Close or open the gripper (G)", "G", self._toggle)
         with gui.add_folder("Move: hold a button, or drag the handle in the scene"):
             self._speed = gui.add_slider("speed", min=0.1, max=1.0, step=0.05, initial_value=0.6)
+            self._button("Slower (Z)", "Z", lambda: self._change_speed(0.5))
+            self._button("Faster (C)", "C", lambda: self._change_speed(2.0))
             for name, (key, axis, sign) in _MOTIONS.items():
                 button = self._button(
                     f"{name.capitalize()} ({key})", key, lambda axis=axis, sign=sign: self._press(axis, sign)
@@ -190,6 +192,9 @@ class BrowserOperator(ScenePage):
     def _toggle(self) -> None:
         with self._lock:
             self._motion.toggle_gripper()
+
+    def _change_speed(self, factor: float) -> None:
+        self._speed.value = min(1.0, max(0.1, self._speed.value * factor))
 
     def _press(self, axis: int, sign: int) -> None:
         with self._lock:

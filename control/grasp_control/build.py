@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 
 import gymnasium
@@ -20,64 +21,108 @@ from grasp_control.run import RunFolder
 from grasp_control.runtime.local import LocalTrainer
 from grasp_control.types import Trajectory
 from grasp_demos.episode import Episode
-from grasp_demos.reader import demonstrations, read_dataset, read_usable
+from grasp_demos.reader import demonstrations, read_usable
 from grasp_demos.record import record_expert
-from grasp_demos.validate import require_valid
+from grasp_demos.validate import require_valid, validate
+from grasp_demos.writer import DatasetWriter
 from grasp_sim.contract import ACTION_DIM, OBSERVATION_DIM, POLICY_RATE_HZ
 from grasp_sim.errors import UserError
 
 
 def load_demonstrations(
-    config: TrainConfig, run: RunFolder, env: gymnasium.Env, title: str = "Record demonstrations"
+    config: TrainConfig,
+    run: RunFolder,
+    env: gymnasium.Env,
+    title: str = "Record demonstrations",
+    given: Sequence[Episode] = (),
 ) -> list[Episode]:
-    """The run's demonstrations: recorded now, or read from `demos.path` and checked; `title` is the bar's.
+    """The run's demonstrations, which lie in its folder: there already, copied from `given`, or recorded now.
 
-    Raises UserError when there are too few, when one is defective, or when one was recorded with actions of
-    another meaning.
+    `title` is the bar's. Raises UserError when one of them is defective.
     """
     wanted = config.demos.episodes
     if not wanted:
         return []
-    if not config.demos.path:
-        recorded = any(run.demos.glob("episode_*.npz"))
-        held = min(len(demonstrations(read_usable(run.demos)[0])), wanted) if recorded else 0
-        if held == wanted:
-            print(f"{title}: {wanted} demonstrations are there already.", flush=True)
-        with progress.bar(title, wanted, done=held) as advance:
-            return record_expert(
-                env.unwrapped,  # type: ignore[arg-type]
-                run.demos,
-                task=config.env.name,
-                episodes=wanted,
-                noise=config.demos.noise,
-                kind=config.demos.kind,
-                rng=generator(config.seed, "demonstrations"),
-                seed=episode_seeds(config.seed, "demonstrations", 1)[0],
-                progress=lambda held, _: advance(total=held),
-            )
-    episodes = demonstrations(read_dataset(run.demos))[:wanted]
-    if len(episodes) < wanted:
-        raise UserError(
-            f"{run.demos} holds {len(episodes)} successful demonstrations and demos.episodes={wanted} are "
-            "asked for: record more with grasp-record, or ask for fewer."
+    held = kept_demonstrations(run, wanted)
+    if len(held) == wanted:
+        require_valid(held)
+        print(f"{title}: {wanted} demonstrations are there already.", flush=True)
+        return held
+    if config.demos.paths:
+        given = given or given_demonstrations(config, env, run)
+        with DatasetWriter(run.demos) as writer:
+            copies = [writer.add(episode) for episode in given[len(held) :]]
+        print(f"{title}: the first {wanted} of {', '.join(config.demos.paths)} are used.", flush=True)
+        return [*held, *copies]
+    with progress.bar(title, wanted, done=len(held)) as advance:
+        return record_expert(
+            env.unwrapped,  # type: ignore[arg-type]
+            run.demos,
+            task=config.env.name,
+            episodes=wanted,
+            noise=config.demos.noise,
+            kind=config.demos.kind,
+            rng=generator(config.seed, "demonstrations"),
+            seed=episode_seeds(config.seed, "demonstrations", 1)[0],
+            progress=lambda held, _: advance(total=held),
         )
-    require_valid(episodes)
-    print(f"{title}: {wanted} demonstrations are there already, in {run.demos}.", flush=True)
+
+
+def kept_demonstrations(run: RunFolder, wanted: int) -> list[Episode]:
+    """Those that the run's folder holds already, `wanted` at most."""
+    recorded = any(run.demos.glob("episode_*.npz"))
+    return demonstrations(read_usable(run.demos)[0])[:wanted] if recorded else []
+
+
+def given_demonstrations(config: TrainConfig, env: gymnasium.Env, run: RunFolder) -> list[Episode]:
+    """The first `demos.episodes` good ones of `demos.paths`; the bad are named, and left out.
+
+    None where the run holds its copies already. Raises UserError when there are too few, or when one was
+    recorded with actions of another meaning.
+    """
+    wanted = config.demos.episodes
+    if len(kept_demonstrations(run, wanted)) == wanted:
+        return []
+    good: list[Episode] = []
+    bad: list[str] = []
+    for path in config.demos.paths:
+        episodes, errors = read_usable(path)
+        bad += map(str, errors)
+        for episode in demonstrations(episodes):
+            defects = validate(episode)
+            if defects:
+                more = f" (and {len(defects) - 1} more)" if len(defects) > 1 else ""
+                bad.append(f"{defects[0]}{more}")
+            else:
+                good.append(episode)
+    for line in bad:
+        print(f"Left out: {line}", file=sys.stderr, flush=True)
+    if config.demos.paths and len(good) < wanted:
+        left_out = f" {len(bad)} were left out." if bad else ""
+        raise UserError(
+            f"{', '.join(config.demos.paths)}: {len(good)} successful demonstrations are there and "
+            f"demos.episodes={wanted} are asked for: record more with grasp-record, or ask for fewer."
+            f"{left_out}"
+        )
+    for episode in good[:wanted]:
+        _require_same_actions(config, env, episode)
+    return good[:wanted]
+
+
+def _require_same_actions(config: TrainConfig, env: gymnasium.Env, episode: Episode) -> None:
     mode, scale = env.unwrapped.control_mode, env.unwrapped.action_scale  # type: ignore[attr-defined]
-    for episode in episodes:
-        recorded = episode.metadata
-        if (recorded.task, recorded.rate_hz) != (config.env.name, POLICY_RATE_HZ):
-            raise UserError(
-                f"{episode} was recorded in {recorded.task} at {recorded.rate_hz} Hz, this run trains "
-                f"{config.env.name} at {POLICY_RATE_HZ} Hz: give demonstrations of this task and rate."
-            )
-        if (recorded.control_mode, recorded.action_scale) != (mode, scale):
-            raise UserError(
-                f"{episode} was recorded in control mode {recorded.control_mode!r} with "
-                f"{recorded.action_scale}, this run uses {mode!r} with {scale}, so its actions mean "
-                f"something else: set env.control_mode={recorded.control_mode}, or record again in this mode."
-            )
-    return episodes
+    recorded = episode.metadata
+    if (recorded.task, recorded.rate_hz) != (config.env.name, POLICY_RATE_HZ):
+        raise UserError(
+            f"{episode} was recorded in {recorded.task} at {recorded.rate_hz} Hz, this run trains "
+            f"{config.env.name} at {POLICY_RATE_HZ} Hz: give demonstrations of this task and rate."
+        )
+    if (recorded.control_mode, recorded.action_scale) != (mode, scale):
+        raise UserError(
+            f"{episode} was recorded in control mode {recorded.control_mode!r} with "
+            f"{recorded.action_scale}, this run uses {mode!r} with {scale}, so its actions mean "
+            f"something else: set env.control_mode={recorded.control_mode}, or record again in this mode."
+        )
 
 
 def make_trainer(

@@ -19,10 +19,12 @@ MAX_EPISODES = 1_000_000
 class DemosConfig:
     """The demonstrations and earlier runs that seed the memory."""
 
-    path: str = ""
-    """An existing data set; empty records new ones with the scripted expert into the run's folder."""
+    paths: list[str] = field(default_factory=list)
+    """Data sets (folders) and episodes (files) to learn from, in this order; the run keeps copies of what it
+    uses. Empty records new ones with the scripted expert."""
     episodes: int = 5
-    """Successful demonstrations used; with 0 the agent begins with `runs` alone, or with nothing."""
+    """Successful demonstrations used, of those in `paths` the first; with 0 the agent begins with `runs`
+    alone, or with nothing."""
     kind: str = "human-like"
     """'human-like' learns from the executed noisy action, as from a person's hand; 'clean' from the
     intended one."""
@@ -34,12 +36,14 @@ class DemosConfig:
     def __post_init__(self) -> None:
         """Check the ranges."""
         require_at_least(self, {"episodes": 0}, "demos.")
-        if self.path and not self.episodes:
+        if self.paths and not self.episodes:
             raise ValueError(
-                f"demos.episodes=0 leaves demos.path={self.path} without a use: set one of them."
+                f"demos.episodes=0 leaves demos.paths={self.paths} without a use: set one of them."
             )
-        if len(set(self.runs)) < len(self.runs):
-            raise ValueError(f"demos.runs={self.runs} names the same twice.")
+        for name in ("paths", "runs"):
+            named = getattr(self, name)
+            if len(set(named)) < len(named):
+                raise ValueError(f"demos.{name}={named} names the same twice.")
         if not 0 <= self.noise <= 1:
             raise ValueError(f"demos.noise={self.noise} must lie between 0 and 1.")
         require_at_most(self, {"episodes": MAX_EPISODES}, "demos.")

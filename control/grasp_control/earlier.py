@@ -52,7 +52,7 @@ def _load(folder: Path, config: TrainConfig, env: gymnasium.Env) -> list[Traject
             f"the memory of {folder} holds no whole successful episode at step {checkpoint.step} "
             f"({incomplete} are no longer whole): leave it out of demos.runs."
         )
-    shown = sum(episode.demonstration for episode in episodes)
+    shown = sum(bool(np.any(episode.demonstration)) for episode in episodes)
     print(
         f"{folder} at step {checkpoint.step}: {len(episodes) - shown} successes of its own and {shown} "
         f"demonstrations enter the memory; {incomplete} that are no longer whole do not.",

@@ -69,7 +69,7 @@ class RunFolder:
     def _name_paths(self, config: TrainConfig) -> None:
         default = f"runs/{config.env.name}-{config.env.control_mode}-seed{config.seed}"
         self.path = Path(config.out or default)
-        self.demos = Path(config.demos.path) if config.demos.path else self.path / "demos"
+        self.demos = self.path / "demos"
         self.checkpoints = self.path / "checkpoints"
         self.bundle = self.path / "bundle"
         self.video = self.path / "grasps.mp4"

@@ -10,7 +10,7 @@ import gymnasium
 import torch
 
 from grasp_control import progress
-from grasp_control.build import load_demonstrations, make_trainer
+from grasp_control.build import given_demonstrations, load_demonstrations, make_trainer
 from grasp_control.checkpoint import CheckpointStore
 from grasp_control.config import TrainConfig
 from grasp_control.distill import distill_trainer, prove
@@ -50,7 +50,8 @@ Examples:
   grasp-train
   grasp-train seed=1 env.control_mode=osc out=runs/osc-1
   grasp-train demos.runs=[runs/tour] demos.episodes=0 out=runs/further
-  grasp-train demos.path=runs/demos algo.batch_size=2048 algo.warmup_steps=2048 out=runs/large
+  grasp-train "demos.paths=[runs/mine,runs/other]" demos.episodes=30 out=runs/shown
+  grasp-train algo.batch_size=2048 algo.warmup_steps=2048 out=runs/large
 """
 
 
@@ -65,7 +66,7 @@ def train(config: TrainConfig) -> None:
     env = registry.make(**vars(config.env), seed=config.seed)
     run = RunFolder(config)
     # Demonstrations and runs that are given are checked before the folder is made.
-    episodes = load_demonstrations(config, run, env, RECORD) if config.demos.path else None
+    given = given_demonstrations(config, env, run)
     # A run that is resumed has what it began with in its checkpoint.
     earlier = [] if CheckpointStore(run.checkpoints).steps() else load_earlier_runs(config, env)
     with run.begin():
@@ -74,7 +75,7 @@ def train(config: TrainConfig) -> None:
             print(f"{run.path} is finished: see {run.report}. Train anew with another seed=... or out=...")
             return
         stopwatch = Stopwatch(run.wall_s)
-        episodes = episodes or load_demonstrations(config, run, env, RECORD)
+        episodes = load_demonstrations(config, run, env, RECORD, given)
         train_in(config, run, env, episodes, earlier, stopwatch)
         stopwatch.note()
         print(f"Wall time of all calls: {stopwatch.seconds / 60:.1f} min")

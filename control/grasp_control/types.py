@@ -49,7 +49,8 @@ class Trajectory(NamedTuple):
     terminated: bool
     """The episode ended in a terminal state; false at a time-out, where values are bootstrapped."""
     success: bool
-    demonstration: bool
+    demonstration: bool | np.ndarray
+    """All steps were demonstrated, or none; or (T,) bool, where a person took over from a policy."""
     gated: np.ndarray
     """(T,) bool: the executed action was driven by retrieval."""
 

@@ -99,7 +99,7 @@ Examples:
   grasp-record env.name=pybullet-objects out=runs/objects   another simulator and task
 
 It may be stopped at any time: finished episodes are safe, and the same command goes on where it stopped.
-Then: grasp-replay path=runs/demos checks them in the simulator, and grasp-train demos.path=runs/demos learns.
+Then: grasp-replay path=runs/demos checks them in the simulator, grasp-train demos.paths=[runs/demos] learns.
 """
 
 

@@ -197,7 +197,7 @@ def test_a_bundle_of_another_control_mode_is_refused(finished):
         (["env.control_mode=torque"], "servo"),
         (["algo.batch_size=4096"], "warmup_steps=1024"),
         (["env_steps=1500"], "warmup_steps"),
-        (["demos.path=nowhere"], "nowhere"),
+        (["demos.paths=[nowhere]"], "nowhere"),
         (["demos.runs=[nowhere]"], "nowhere holds no config.yaml"),
         (["demos.kind=clone"], "human-like"),
         (["seed=x"], "seed"),

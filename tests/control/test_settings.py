@@ -50,7 +50,7 @@ TRANSFER = ["bundles=[b]"]
         (TrainConfig, ["algo.gate.structure=spars"], "Did you mean 'sparse'?"),
         (TrainConfig, ["algo.quiet_share=2"], "algo.quiet_share=2.0 must lie between 0 and 1."),
         (TrainConfig, ["memory.slip_repulsion=-1"], "memory.slip_repulsion must be finite and not negative"),
-        (TrainConfig, ["demos.runs=[a]", "demos.path=b", "demos.episodes=0"], "leaves demos.path=b without"),
+        (TrainConfig, ["demos.runs=[a]", "demos.paths=[b]", "demos.episodes=0"], "demos.paths=['b'] without"),
         (TrainConfig, ["demos.runs=[a,a]"], "demos.runs=['a', 'a'] names the same twice."),
         (TrainConfig, ["env.name=robosuite-lfit"], "Did you mean 'robosuite-lift'?"),
         (

@@ -167,7 +167,7 @@ def test_what_is_shown_and_asked_without_a_page(tmp_path):
         np.testing.assert_allclose(intent.motion, [0, -0.6, 0, 0])
         assert intent.command == "start"
         # The handle was dragged 0.1 m forward: the tool goes there, and lets go once it is there.
-        operator._goal = info["state"].tcp_position + [0.1, 0.0, 0.0], 0.0
+        operator._goal = info["state"].tcp_position + np.array([0.1, 0.0, 0.0]), 0.0
         intent = operator.poll(info["state"])
         assert intent.motion[0] > 0.0
         assert np.abs(intent.motion).max() <= 0.6 + 1e-9

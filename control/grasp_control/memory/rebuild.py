@@ -76,7 +76,7 @@ def _rebuild(memory: LongTermMemory, slots: np.ndarray, context: int) -> Traject
         forces=newest_observations(windows, memory.action_dim, context)[1:, FORCE_COLUMN],
         terminated=terminated,
         success=True,
-        demonstration=bool((labels["source"] == Source.DEMO).any()),
+        demonstration=labels["source"] == Source.DEMO,
         gated=np.zeros(len(slots), np.bool_),
     )
 

@@ -12,14 +12,15 @@ import numpy as np
 from grasp_control.memory.long_term import LongTermMemory
 from grasp_control.memory.window import episode_windows
 from grasp_control.types import FORCE_COLUMN, Trajectory
-from grasp_demos.episode import Episode
+from grasp_demos.episode import ACTORS, Episode
 
 
 def trajectory_from_episode(episode: Episode, context: int) -> Trajectory:
     """What the memory stores of a recorded episode.
 
     Windows hold the executed actions, as they do when the policy acts; what is imitated is the episode's
-    training action. A failed or broken-off recording stays a demonstration without success.
+    training action. Steps in which a policy acted, until a person took over, are no demonstration. A failed
+    or broken-off recording has no success.
 
     Args:
         episode: T steps and T + 1 observations.
@@ -35,7 +36,7 @@ def trajectory_from_episode(episode: Episode, context: int) -> Trajectory:
         forces=episode.observations[1:, FORCE_COLUMN],
         terminated=bool(steps and episode.terminations[-1]),
         success=episode.is_demonstration,
-        demonstration=True,
+        demonstration=episode.actors != ACTORS.index("policy"),
         gated=np.zeros(steps, np.bool_),
     )
 

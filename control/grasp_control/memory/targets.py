@@ -58,14 +58,12 @@ def label_sources(trajectory: Trajectory, slip_lookback: int) -> np.ndarray:
 
     A step is SLIP when the object slips during it or within the `slip_lookback` steps after it, in whatever
     episode: what led to a slip is no example, even if the object was caught again. The other steps of a
-    successful episode are DEMO or SUCCESS; those of a failed one are ONLINE, demonstrated or not.
+    successful episode are DEMO where they were demonstrated, else SUCCESS; those of a failed one are ONLINE,
+    demonstrated or not.
     """
-    steps = len(trajectory.rewards)
-    if not trajectory.success:
-        source = Source.ONLINE
-    else:
-        source = Source.DEMO if trajectory.demonstration else Source.SUCCESS
-    sources = np.full(steps, source, np.int8)
+    sources = np.full(len(trajectory.rewards), Source.ONLINE, np.int8)
+    if trajectory.success:
+        sources[:] = np.where(trajectory.demonstration, Source.DEMO, Source.SUCCESS)
     for slip in np.flatnonzero(trajectory.slips):
         sources[max(slip - slip_lookback, 0) : slip + 1] = Source.SLIP
     return sources

@@ -56,7 +56,7 @@ def test_a_recording_becomes_what_acting_would_have_given(kind):
     np.testing.assert_array_equal(trajectory.intended_actions, imitated)
     np.testing.assert_array_equal(trajectory.actions, episode.executed_actions)
     assert trajectory.terminated
-    assert trajectory.demonstration
+    assert np.all(trajectory.demonstration)
     assert trajectory.success
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import stat
 from dataclasses import replace
 from pathlib import Path
 
 from grasp_demos.episode import DemoError, Episode
+from grasp_demos.files import what_lies_beside
+from grasp_demos.npz import MAX_BYTES
 from grasp_demos.storage import parse_episode
 
 EPISODE_NAME = "episode_{:06d}"
@@ -16,24 +19,37 @@ def read_episode(path: Path | str) -> Episode:
     """Read one episode file; raises DemoError naming it and what to do."""
     path = Path(path)
     try:
-        data = path.read_bytes()
+        data = _content(path)
     except FileNotFoundError:
-        raise DemoError(f"{path} does not exist.{_beside(path)}") from None
+        raise DemoError(f"{path} does not exist.{what_lies_beside(path)}") from None
     except IsADirectoryError:
-        raise DemoError(f"{path} is a folder; name one episode file in it.{_beside(path / 'x')}") from None
+        raise DemoError(
+            f"{path} is a folder; name one episode file in it.{what_lies_beside(path / 'x')}"
+        ) from None
     except OSError as error:
         raise DemoError(f"{path} cannot be read: {error.strerror}.") from error
     try:
         return replace(parse_episode(data), path=path)
     except DemoError as error:
         raise DemoError(f"{path} {error}. {_CURE}") from error
-    except (
-        KeyError,
-        TypeError,
-        ValueError,
-        OSError,
-    ) as error:  # The checksum holds, so another program wrote it.
+    except (ArithmeticError, AttributeError, LookupError, OSError, TypeError, ValueError) as error:
+        # The checksum holds, so another program wrote it.
         raise DemoError(f"{path} is no episode file of this program ({error}). {_CURE}") from error
+
+
+def _content(path: Path) -> bytes:
+    """The bytes of a file that can be an episode's; a device or a pipe might never end."""
+    about = path.stat()
+    if stat.S_ISDIR(about.st_mode):
+        raise IsADirectoryError
+    if not stat.S_ISREG(about.st_mode):
+        raise DemoError(f"{path} is no regular file: name an episode's file or a data set's folder.")
+    if about.st_size > MAX_BYTES:
+        raise DemoError(
+            f"{path} has {about.st_size / 2**20:,.0f} MiB; an episode has at most {MAX_BYTES // 2**20} MiB."
+            f" {_CURE}"
+        )
+    return path.read_bytes()
 
 
 def read_dataset(path: Path | str) -> list[Episode]:
@@ -60,7 +76,7 @@ def read_usable(path: Path | str) -> tuple[list[Episode], list[DemoError]]:
     elif path.is_dir():
         files = sorted(path.glob("episode_*.npz"), key=lambda p: (len(p.name), p.name))
     else:
-        raise DemoError(f"{path} does not exist.{_beside(path)}")
+        raise DemoError(f"{path} does not exist.{what_lies_beside(path)}")
     if not files:
         running = len(list(path.glob("episode_*.log")))
         hint = f" It has {running} unfinished: recording into it again recovers them." if running else ""
@@ -83,13 +99,3 @@ def demonstrations(episodes: list[Episode]) -> list[Episode]:
 
 
 _CURE = "Restore it from a copy, or delete it: the other episodes do not need it."
-
-
-def _beside(path: Path) -> str:
-    """What lies where the missing file was looked for."""
-    if not path.parent.is_dir():
-        return f" Nor does the folder {path.parent}."
-    names = sorted(p.name for p in path.parent.iterdir() if not p.name.startswith("."))
-    if not names:
-        return f" The folder {path.parent} is empty."
-    return f" The folder {path.parent} holds {', '.join(names[:6])}{' and more' if len(names) > 6 else ''}."

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import struct
 import zipfile
 import zlib
@@ -22,6 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from grasp_demos.episode import ACTORS, DemoError, Episode, Metadata, Step
+from grasp_demos.npz import read_arrays
 from grasp_sim.contract import (
     ACTION_DIM,
     CONTRACT_VERSION,
@@ -246,11 +248,10 @@ def _unzip_arrays(data: bytes) -> tuple[Metadata, dict[str, np.ndarray], dict[st
         raise DemoError(f"{reason} ({len(data)} bytes)")
     if f"{zlib.crc32(content):08x}".encode() != checksum:
         raise DemoError("is damaged: its checksum does not match its content")
-    with np.load(io.BytesIO(data), allow_pickle=False) as archive:
-        arrays = {name: archive[name] for name in archive.files}
+    arrays = read_arrays(data)
     if "metadata" not in arrays:
         raise DemoError("lacks metadata; every episode needs task, control mode, action scale and kind")
-    metadata = parse_metadata(json.loads(str(arrays.pop("metadata"))))
+    metadata = parse_metadata(_json_object(arrays.pop("metadata")))
     snapshot = {n.removeprefix(_SNAPSHOT): arrays.pop(n) for n in list(arrays) if n.startswith(_SNAPSHOT)}
     return metadata, arrays, snapshot
 
@@ -263,12 +264,32 @@ def parse_metadata(values: dict) -> Metadata:
     ]
     if missing:
         raise DemoError(f"lacks metadata {', '.join(missing)}, without which its actions have no meaning")
-    values["action_scale"] = ActionScale(**values["action_scale"])
+    values["action_scale"] = _parse_scale(values["action_scale"])
     for field in fields(Metadata):
         wanted = _JSON_TYPES.get(str(field.type))
         if wanted is not None and field.name in values and type(values[field.name]) not in wanted:
             raise DemoError(f"holds {field.name} {values[field.name]!r}; it must be {field.type}")
     return Metadata(**{name: value for name, value in values.items() if name in known})
+
+
+def _json_object(text: np.ndarray) -> dict:
+    try:
+        values = json.loads(str(text))
+    except (ValueError, RecursionError) as error:  # The second from brackets nested without end.
+        raise DemoError(f"holds metadata that is no JSON ({type(error).__name__}: {error})") from error
+    if not isinstance(values, dict):
+        raise DemoError(f"holds metadata that is a {type(values).__name__}; it must be named values")
+    return values
+
+
+def _parse_scale(values: object) -> ActionScale:
+    names = [f.name for f in fields(ActionScale)]
+    if not isinstance(values, dict) or sorted(values) != sorted(names):
+        raise DemoError(f"holds an action scale {values!r}; it must give {', '.join(names)}")
+    for name, value in values.items():
+        if type(value) not in (int, float) or not math.isfinite(value):
+            raise DemoError(f"holds an action scale's {name} of {value!r}; it must be a finite number")
+    return ActionScale(**values)
 
 
 _JSON_TYPES = {"str": (str,), "int": (int,), "float": (int, float), "bool": (bool,)}

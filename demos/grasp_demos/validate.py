@@ -1,5 +1,9 @@
 """Check episodes before anything learns from them. Nothing is repaired: a defect is named and refused.
 
+What is checked here is whether an episode's numbers mean what the contract says, for any arm. Whether a UR5e
+could have moved like that is asked by `grasp_demos.plausibility`, whether a data set's episodes belong
+together by `grasp_demos.consistency`.
+
 Shapes: T steps, O observation dimension, A action dimension.
 """
 
@@ -7,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +27,7 @@ from grasp_sim.contract import (
     STATE_WIDTH,
     GraspState,
     encode,
+    encode_rows,
     unpack_state,
 )
 
@@ -36,6 +42,8 @@ class Defect(NamedTuple):
     dimension: str | None
     """Name of the column, such as `delta_x`."""
     problem: str
+    warning: bool = False
+    """Remarkable, and no reason to refuse the episode."""
 
     def __str__(self) -> str:
         """One line for a person."""
@@ -45,6 +53,7 @@ class Defect(NamedTuple):
         )
 
 
+@cache
 def state_names() -> tuple[str, ...]:
     """Names of the columns of `pack_state`, such as `joint_positions[2]`."""
     probe = unpack_state(np.arange(STATE_WIDTH))
@@ -92,8 +101,8 @@ def _check_metadata(episode: Episode) -> Iterator[Defect]:
     for name in ("task", "control_mode"):
         if not getattr(metadata, name):
             yield defect(name, "is empty")
-    if not metadata.rate_hz > 0.0:
-        yield defect("rate_hz", f"is {metadata.rate_hz}; it must be positive")
+    if not 0.0 < metadata.rate_hz < np.inf:
+        yield defect("rate_hz", f"is {metadata.rate_hz}; it must be positive and finite")
     for name in ("seed", "horizon"):
         if getattr(metadata, name) < 0:
             yield defect(name, f"is {getattr(metadata, name)}; it must not be negative")
@@ -141,7 +150,7 @@ def _check_actions(episode: Episode) -> Iterator[Defect]:
     unknown = np.flatnonzero(episode.actors >= len(ACTORS))
     if len(unknown):
         first = int(unknown[0])
-        problem = f"is {episode.actors[first]}, which stands for nobody{_count(len(unknown))}"
+        problem = f"is {episode.actors[first]}, which stands for nobody{count_of(len(unknown))}"
         yield Defect(str(episode), first, "actor", problem)
     bad = np.isfinite(sent) & (episode.executed_actions != sent)
     problem = "is not the requested action clipped to [-1, 1]"
@@ -157,7 +166,7 @@ def _check_times(episode: Episode) -> Iterator[Defect]:
         late = np.flatnonzero(change <= 0.0 if name == "time" else change < 0.0)
         if len(late):
             first = int(late[0])
-            problem = f"goes from {stamps[first]:.6f} s to {stamps[first + 1]:.6f} s{_count(len(late))}"
+            problem = f"goes from {stamps[first]:.6f} s to {stamps[first + 1]:.6f} s{count_of(len(late))}"
             yield Defect(str(episode), first, name, f"{problem}; stamps must increase")
 
 
@@ -170,10 +179,15 @@ def _check_ends(episode: Episode) -> Iterator[Defect]:
 
 
 def _check_observations(episode: Episode) -> Iterator[Defect]:
-    for step, (row, observation) in enumerate(zip(episode.states, episode.observations, strict=True)):
+    with np.errstate(over="ignore"):
+        different = np.any(encode_rows(episode.states) != episode.observations, axis=1)
+    for step in map(int, np.flatnonzero(different)):
+        row, observation = episode.states[step], episode.observations[step]
         if not np.isfinite(row).all() or not np.isfinite(observation).all():
             continue  # Named already.
-        expected = encode(unpack_state(row))
+        expected = encode(
+            unpack_state(row)
+        )  # The contract's word, should a processor's batch differ by a bit.
         if not np.array_equal(expected, observation):
             column = int(np.flatnonzero(expected != observation)[0])
             held, encoded = observation[column], expected[column]
@@ -190,9 +204,10 @@ def _by_column(
     for column in map(int, np.flatnonzero(bad.any(axis=0))):
         steps = np.flatnonzero(bad[:, column])
         value = values[steps[0], column]
-        text = f"{name} holds {value:.6g}, which {problem}{_count(len(steps))}"
+        text = f"{name} holds {value:.6g}, which {problem}{count_of(len(steps))}"
         yield Defect(str(episode), int(steps[0]), columns[column], text)
 
 
-def _count(steps: int) -> str:
+def count_of(steps: int) -> str:
+    """How many steps share a defect, to follow its text; nothing for one."""
     return f" ({steps} steps)" if steps > 1 else ""

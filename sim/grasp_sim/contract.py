@@ -188,6 +188,45 @@ def encode(state: GraspState) -> np.ndarray:
     )
 
 
+def encode_rows(rows: np.ndarray) -> np.ndarray:
+    """`encode` of packed states (N, STATE_WIDTH), (N, OBSERVATION_DIM) float32, without a loop.
+
+    A row that is not finite gives an observation that is not: nothing is raised for it. Raises ContractError
+    on another width.
+    """
+    rows = np.asarray(rows, dtype=np.float64)
+    if rows.ndim != 2 or rows.shape[1] != STATE_WIDTH:
+        raise ContractError(f"packed GraspStates have shape {rows.shape}; it must be (N, {STATE_WIDTH}).")
+    part, cursor = {}, 0
+    for field in fields(GraspState):
+        width = int(np.prod(_SHAPES[field.name]))
+        part[field.name] = np.ascontiguousarray(rows[:, cursor : cursor + width].T)  # (width, N)
+        cursor += width
+
+    def yaws(quaternions: np.ndarray) -> np.ndarray:
+        x, y, z, w = quaternions
+        return np.arctan2(2.0 * (x * y + w * z), 1.0 - 2.0 * (y * y + z * z))
+
+    with np.errstate(all="ignore"):  # of rows that are not finite, or too large for float32
+        symmetry = np.trunc(part["object_symmetry"][0])
+        period = 2.0 * np.pi / np.where(symmetry == 0.0, 1.0, symmetry)
+        difference = yaws(part["object_quaternion"]) - yaws(part["tcp_quaternion"])
+        error = (difference + period / 2.0) % period - period / 2.0
+        angle = symmetry * np.where(symmetry == 0.0, 0.0, error)
+        columns = [
+            part["tcp_position"][2],
+            part["gripper_opening"][0],
+            part["gripper_force"][0],
+            *(part["object_position"] - part["tcp_position"]),
+            np.sin(angle),
+            np.cos(angle),
+            part["object_position"][2],
+            *part["object_size"],
+            part["time"][0] - part["object_time"][0],
+        ]
+        return np.stack(columns, axis=1).astype(np.float32)
+
+
 @dataclass(frozen=True, slots=True)
 class ActionScale:
     """What an action of 1 means. Part of the environment's configuration and of the policy bundle."""

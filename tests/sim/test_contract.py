@@ -10,12 +10,16 @@ import pytest
 from grasp_sim.contract import (
     ACTION_DIM,
     OBSERVATION_DIM,
+    STATE_WIDTH,
     ActionScale,
     ContractError,
     GraspState,
     decode,
     encode,
+    encode_rows,
+    pack_state,
     rotate_about_vertical,
+    unpack_state,
 )
 
 
@@ -165,3 +169,34 @@ def test_the_turned_action_commands_the_turned_motion(angle):
     np.testing.assert_allclose(after.delta_position, [c * x - s * y, s * x + c * y, z], atol=1e-8)
     unchanged = (before.delta_yaw, before.opening, before.force_limit)
     assert (after.delta_yaw, after.opening, after.force_limit) == unchanged
+
+
+# ---- many states at once
+
+
+def random_rows(rng: np.random.Generator, count: int) -> np.ndarray:
+    """Packed states of any heading and symmetry, some with quaternions that are not of unit length."""
+    rows = rng.normal(0.0, 1.0, (count, STATE_WIDTH))
+    rows[:, -5] = rng.integers(0, 9, count)
+    return rows
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7, 8, 61, 1000])
+def test_encoding_many_states_is_bit_equal_to_encoding_each(count):
+    rows = random_rows(np.random.default_rng(count), count)
+    each = np.stack([encode(unpack_state(row)) for row in rows])
+    assert np.array_equal(encode_rows(rows), each)
+    assert np.array_equal(encode_rows(np.asfortranarray(rows)), each)
+    assert encode_rows(rows).dtype == each.dtype
+
+
+def test_the_widths_of_many_states_are_checked_and_one_that_is_not_finite_spoils_no_other():
+    with pytest.raises(ContractError, match=r"shape \(3, 4\); it must be \(N, 36\)"):
+        encode_rows(np.zeros((3, 4)))
+    rows = random_rows(np.random.default_rng(0), 3)
+    whole = encode_rows(rows)
+    rows[1] = np.nan
+    assert np.isnan(encode_rows(rows)[1]).all()
+    assert np.array_equal(encode_rows(rows)[[0, 2]], whole[[0, 2]])
+    assert encode_rows(np.zeros((0, STATE_WIDTH))).shape == (0, OBSERVATION_DIM)
+    assert np.array_equal(rows[0], pack_state(unpack_state(rows[0])))

@@ -1,4 +1,4 @@
-"""`grasp-demos <what> [key=value ...]`: work with data sets of demonstrations."""
+"""`grasp-demos <what> ...`: look after data sets of demonstrations."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 
 COMMANDS = {
+    "check": ("grasp_demos.check:run_check", "name everything that is wrong with episodes"),
     "import": ("grasp_demos.convert.command:run_import", "read demonstrations of another program"),
     "export": ("grasp_demos.convert.command:run_export", "write demonstrations for another program"),
 }
@@ -15,12 +16,12 @@ COMMANDS = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command that the first word names."""
+    """Run the command that the first word names; the entry point of `grasp-demos`."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     listing = "\n".join(f"  {name:10} {text}" for name, (_, text) in COMMANDS.items())
     if not words or words[0] in ("-h", "--help"):
-        print(f"Usage: grasp-demos <what> [key=value ...]\n\n{listing}\n")
-        print("grasp-demos <what> --help lists the settings of one.")
+        print(f"Usage: grasp-demos <what> [PATH ...] [key=value ...]\n\n{listing}\n")
+        print("grasp-demos <what> --help explains one. grasp-record records, grasp-replay replays.")
         return 0 if words else 2
     if words[0] not in COMMANDS:
         near = difflib.get_close_matches(words[0], COMMANDS, 1)

@@ -35,7 +35,7 @@ from grasp_demos.storage import (
 from grasp_sim.contract import GraspState, pack_state
 
 _INDEXED = re.compile(r"episode_(\d{6,})\.")
-_SAME = ("contract_version", "task", "control_mode", "action_scale", "rate_hz")
+SAME_IN_A_DATASET = ("contract_version", "task", "control_mode", "action_scale", "rate_hz")
 """What all episodes of one data set share, since their actions would mean different things otherwise."""
 
 
@@ -162,7 +162,7 @@ class DatasetWriter:
                 except DemoError as error:  # Reading reports it; it must not stop a recording.
                     self.warnings.append(str(error))
         self._common = self._common or metadata
-        for name in _SAME:
+        for name in SAME_IN_A_DATASET:
             held, asked = getattr(self._common, name), getattr(metadata, name)
             if held != asked:
                 raise DemoError(

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 COMMANDS = {
     "check": ("grasp_demos.check:run_check", "name everything that is wrong with episodes"),
+    "show": ("grasp_demos.show:run_show", "a table of episodes; a plot of one"),
     "import": ("grasp_demos.convert.command:run_import", "read demonstrations of another program"),
     "export": ("grasp_demos.convert.command:run_export", "write demonstrations for another program"),
 }

@@ -70,7 +70,7 @@ def validate(episode: Episode) -> list[Defect]:
 
     Of each kind of defect and each dimension the first step is named, with how many steps share it.
     """
-    shapes = list(_check_shapes(episode))
+    shapes = list(check_shapes(episode))
     defects = list(_check_metadata(episode)) + shapes
     if not shapes:  # The rest could not be computed on other shapes.
         defects += [*_check_finite(episode), *_check_actions(episode), *_check_times(episode)]
@@ -110,7 +110,8 @@ def _check_metadata(episode: Episode) -> Iterator[Defect]:
         yield defect("success", "is set although the recording broke off")
 
 
-def _check_shapes(episode: Episode) -> Iterator[Defect]:
+def check_shapes(episode: Episode) -> Iterator[Defect]:
+    """Arrays that do not have the shape every other check goes by."""
     steps = len(np.atleast_1d(episode.executed_actions))
     if steps == 0:
         yield Defect(str(episode), None, None, "has no steps")

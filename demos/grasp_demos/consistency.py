@@ -82,11 +82,17 @@ def _check_metadata(group: list[_Seen]) -> Iterator[Defect]:
         values = [str(getattr(seen.metadata, name)) for seen in group]
         if len(set(values)) == 1:
             continue
-        most, count = Counter(values).most_common(1)[0]
+        counts = Counter(values)
+        most, count = counts.most_common(1)[0]
+        warning, told = name in USUALLY_SAME, {most}
         for seen, value in zip(group, values, strict=True):
-            if value != most:
-                text = f"is {value or 'empty'}; {count} of the data set's {len(group)} have {most or 'none'}"
-                yield Defect(seen.name, None, name, text, warning=name in USUALLY_SAME)
+            if value in told:
+                continue
+            text = f"is {value or 'empty'}; {count} of the data set's {len(group)} have {most or 'none'}"
+            if warning:  # Said once for all that share it: a data set of two halves is no defect of each.
+                told.add(value)
+                text += f" ({counts[value]} episodes)" if counts[value] > 1 else ""
+            yield Defect(seen.name, None, name, text, warning)
 
 
 def _check_names(group: list[_Seen]) -> Iterator[Defect]:

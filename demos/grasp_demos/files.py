@@ -9,6 +9,10 @@ from typing import NamedTuple
 from grasp_demos.episode import DemoError
 
 
+DISCARDED = "discarded"
+"""Folder inside a data set for what an operator threw away; no reader looks there."""
+
+
 class Found(NamedTuple):
     """What files and folders hold."""
 
@@ -54,7 +58,7 @@ def _look_into(folder: Path) -> tuple[list[Path], list[tuple[Path, str]]]:
     remarks: list[tuple[Path, str]] = []
     other: list[str] = []
     for path in inside:
-        if path.suffix == ".npz" and not path.is_dir():
+        if path in held or path.name == DISCARDED:
             continue
         if path.match("episode_*.log"):
             remarks.append((path, "is a recording that runs or was killed: recording here again recovers it"))

@@ -14,7 +14,7 @@ from functools import cache
 
 import numpy as np
 
-from grasp_demos.episode import ACTORS, Episode
+from grasp_demos.episode import Episode
 from grasp_demos.validate import Defect, count_of, state_names
 from grasp_sim import registry, ur5e
 from grasp_sim.scene import TABLE_CENTRE, TABLE_HALF_SIZE, TABLE_HEIGHT
@@ -232,20 +232,20 @@ def _check_table(episode: Episode, place: np.ndarray) -> Iterator[Defect]:
 def _check_outcome(episode: Episode) -> Iterator[Defect]:
     last, metadata = len(episode) - 1, episode.metadata
     terminated, reward = bool(episode.terminations[-1]), float(episode.rewards[-1])
-    # Where a person acted or no simulator was there to judge, the operator's word may stand against it.
-    judged = bool(episode.snapshot) and not (episode.actors == ACTORS.index("person")).any()
+    judged = bool(episode.snapshot)  # By the simulator; elsewhere the operator's word may stand against it.
     if metadata.success and not terminated:
         yield Defect(str(episode), last, "success", "is set, but the last step did not terminate", not judged)
     elif metadata.success and reward <= 0.0:
         text = f"is set, but the last reward is {reward:g}"
         yield Defect(str(episode), last, "success", text, not judged)
-    elif not metadata.success and metadata.complete and terminated and reward >= 1.0:
-        text = f"is not set, but the last step terminated with reward {reward:g}"
-        yield Defect(str(episode), last, "success", text)
+    why = f": {metadata.note}" if metadata.note else ""
+    if not metadata.success and metadata.complete and terminated and reward >= 1.0:
+        # An operator may call an ugly success a failure, and a failure is shown to no learner.
+        text = f"is not set, but the last step terminated with reward {reward:g}{why}"
+        yield Defect(str(episode), last, "success", text, True)
     if not metadata.complete:
-        why = f": {metadata.note}" if metadata.note else ""
         yield Defect(str(episode), last, "complete", f"is false, the recording broke off{why}", True)
-    elif episode.snapshot and not (terminated or episode.truncations[-1]) and not metadata.success:
+    elif judged and not (terminated or episode.truncations[-1] or metadata.success or metadata.note):
         yield Defect(str(episode), last, None, "is the last, but neither terminates nor truncates", True)
 
 

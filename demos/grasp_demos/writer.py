@@ -20,6 +20,7 @@ from types import TracebackType
 import numpy as np
 
 from grasp_demos.episode import DemoError, Episode, Metadata, Step
+from grasp_demos.files import DISCARDED
 from grasp_demos.reader import EPISODE_NAME, read_episode
 from grasp_demos.storage import (
     Header,
@@ -115,7 +116,7 @@ class DatasetWriter:
     def set_aside(self, episode: Episode) -> Path:
         """Move a finished episode into the folder `discarded`, where no reader looks; returns where."""
         path = self._own(episode)
-        folder = self.path / "discarded"
+        folder = self.path / DISCARDED
         folder.mkdir(exist_ok=True)
         for number in itertools.count():
             aside = folder / (f"{path.stem}.{number}{path.suffix}" if number else path.name)

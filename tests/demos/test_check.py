@@ -220,8 +220,9 @@ def test_a_success_that_the_last_step_contradicts_is_named(lift):
     assert errors(with_last(lift, terminations=False, truncations=True)) == [(last, "success")]
     assert errors(with_last(lift, rewards=0.0)) == [(last, "success")]
     failed = replace(lift, metadata=replace(lift.metadata, success=False))
-    assert errors(failed) == [(last, "success")]
-    assert errors(with_last(failed, rewards=0.0)) == []  # an object that broke
+    assert errors(failed) == []
+    assert "is not set, but the last step terminated with reward 1" in warned(failed)[0]
+    assert implausible(with_last(failed, rewards=0.0)) == []  # an object that broke
     word = replace(with_last(lift, terminations=False, truncations=True), snapshot={})
     assert errors(word) == []  # the operator's word
     assert "did not terminate" in warned(word)[0]
@@ -271,6 +272,15 @@ def test_metadata_that_differs_within_a_data_set_is_named(lift):
     assert odd_one_out() == []
     assert odd_one_out(control_mode="osc") == [("episode 1", "control_mode", False)]
     assert odd_one_out(versions={"pybullet": "9"}) == [("episode 1", "versions", True)]
+    assert odd_one_out(source="keyboard") == [("episode 1", "source", True)]
+
+
+def test_what_may_differ_within_a_data_set_is_said_once(make_episode):
+    consistency = Consistency()
+    for index in range(5):
+        consistency.add(make_episode(index=index, source="keyboard" if index > 2 else "expert"))
+    (defect,) = consistency.defects()
+    assert str(defect) == "episode 3, source: is keyboard; 3 of the data set's 5 have expert (2 episodes)"
 
 
 def test_odd_lengths_are_remarkable_from_five_successes_on(make_episode):

@@ -18,7 +18,7 @@ from grasp_demos.episode import DemoError
 from grasp_demos.files import Found, find_episodes
 from grasp_demos.plausibility import MAX_GAP, implausible
 from grasp_demos.reader import read_episode
-from grasp_demos.validate import Defect, validate
+from grasp_demos.validate import Defect, check_shapes, validate
 from grasp_demos.words import printable, run_on_paths
 from grasp_sim.cli import require_path
 
@@ -125,7 +125,8 @@ def check(found: Found, config: CheckConfig, on_file: Callable[[], None] = lambd
             defects = implausible(episode, max_gap=config.max_gap)
         if config.task is not None and metadata.task != config.task:
             defects.append(Defect(str(path), None, "task", f"is {metadata.task}, not {config.task}"))
-        consistency.add(episode)
+        if next(check_shapes(episode), None) is None:
+            consistency.add(episode)
         places[str(path)] = metadata.index
         findings += [_finding(defect, metadata.index) for defect in defects]
         files.append(

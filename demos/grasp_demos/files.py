@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from grasp_demos.episode import DemoError
 
-
 DISCARDED = "discarded"
 """Folder inside a data set for what an operator threw away; no reader looks there."""
 

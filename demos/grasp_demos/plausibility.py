@@ -54,6 +54,11 @@ def implausible(episode: Episode, *, max_gap: float = MAX_GAP) -> list[Defect]:
         episode: without defects of form.
         max_gap: periods of the policy's rate that may lie between two states.
     """
+    with np.errstate(over="ignore"):  # Numbers may be finite and absurd.
+        return _all(episode, max_gap)
+
+
+def _all(episode: Episode, max_gap: float) -> list[Defect]:
     return [
         *_check_rate(episode, max_gap),
         *_check_sources(episode),

@@ -43,7 +43,8 @@ def plot_episode(episode: Episode) -> Figure:
     the time acted are spans behind the curves.
     """
     states = {name: episode.states[:, column] for column, name in enumerate(state_names())}
-    times = states["time"] - states["time"][0]
+    with np.errstate(invalid="ignore"):
+        times = states["time"] - states["time"][0]
     if not (np.isfinite(times).all() and (np.diff(times) > 0.0).all()):  # Damaged stamps: draw by steps.
         times = np.arange(len(times)) / episode.metadata.rate_hz
     figure = Figure(figsize=(11.0, 11.5), dpi=110, layout="constrained")

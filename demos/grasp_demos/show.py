@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -148,8 +149,9 @@ def shares(actors: np.ndarray) -> str:
 
 
 def duration(episode: Episode) -> float:
-    """s from the first to the last state, by their stamps."""
-    return float(episode.states[-1, -1] - episode.states[0, -1])
+    """s from the first to the last state, by their stamps; 0 where they are not finite."""
+    first, last = float(episode.states[0, -1]), float(episode.states[-1, -1])
+    return last - first if math.isfinite(last - first) else 0.0
 
 
 def occurrences(flags: np.ndarray) -> int:

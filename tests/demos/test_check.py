@@ -335,6 +335,24 @@ def test_another_task_than_the_one_asked_for_is_an_error(dataset, capsys):
 
 
 @pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("executed_actions", np.float32(1.0), "executed_actions: has shape ()"),
+        ("states", np.zeros((2, 3)), "states: has shape (2, 3)"),
+        ("states", np.full((37, 36), np.inf), "states holds inf, which is not finite (37 steps)"),
+        ("rewards", np.zeros(0, np.float32), "rewards: has shape (0,)"),
+    ],
+)
+def test_absurd_arrays_are_named_and_stop_nothing(dataset, lift, capsys, name, value, expected):
+    bad = replace(lift, metadata=replace(lift.metadata, index=3), **{name: value})
+    write_episode(dataset / "episode_000003.npz", bad)
+    assert commands.main(["check", str(dataset)]) == 1
+    said = capsys.readouterr().out
+    assert expected in said
+    assert "4 files, 4 episodes" in said
+
+
+@pytest.mark.parametrize(
     ("words", "expected"),
     [
         ([], "Usage: grasp-demos"),

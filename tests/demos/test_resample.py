@@ -1,0 +1,234 @@
+"""Resampling: the latest message at each tick; every gap and clock jump is named, and none is filled."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from grasp_demos.episode import DemoError, Metadata
+from grasp_demos.gaps import latest
+from grasp_demos.resample import MaximumAge, Resampled, resample
+from grasp_demos.streams import NS, Recorded, Span, Stream
+from grasp_demos.validate import require_valid
+from grasp_sim.contract import ActionScale, encode, unpack_state
+from grasp_sim.ur5e import HOME, Kinematics
+
+MS = 1_000_000
+START = 1_700_000_000 * NS
+METADATA = Metadata("fake", "servo", ActionScale(), "human-like", success=True)
+
+
+def stream(topic: str, times_ms, values, delay_ms: float = 0.0) -> Stream:
+    """Messages received at `times_ms` and measured `delay_ms` before."""
+    received = START + np.asarray(times_ms, np.int64) * MS
+    values = np.asarray(values, np.float64).reshape(len(received), -1)
+    return Stream(topic, received, received - round(delay_ms * MS), values)
+
+
+def recorded(duration_ms: int = 1000, **changes: Stream | None) -> Recorded:
+    """Joints at 125 Hz, gripper at 30 Hz, object at 10 Hz and 70 ms late, commands at 20 Hz."""
+    fast, middle, slow = (np.arange(0, duration_ms + 1, step) for step in (8, 33, 100))
+    commands = np.arange(0, duration_ms, 50)
+    joints = np.tile(np.concatenate([HOME, np.zeros(6)]), (len(fast), 1))
+    joints[:, 0] = fast / 1000
+    pose = np.tile([0.4, 0.0, 0.02, 0.0, 0.0, 0.0, 1.0], (len(slow), 1))
+    pose[:, 1] = slow / 1e5
+    actions = np.zeros((len(commands), 6))
+    actions[:, 0] = commands / 10000
+    streams = {
+        "joints": stream("/joint_states", fast, joints, 2),
+        "gripper": stream("/gripper", middle, np.stack([middle / 1e5, middle], 1), 5),
+        "object_pose": stream("/object_pose", slow, pose, 70),
+        "object_size": stream("/object_size", [0], [0.04, 0.04, 0.04]),
+        "requested": stream("/requested_action", commands, actions),
+        "executed": None,
+        "intended": None,
+    }
+    return Recorded(**(streams | changes))  # type: ignore[arg-type]
+
+
+def run(streams: Recorded, **span: object) -> Resampled:
+    found = resample(streams, Span(METADATA, **span), START)  # type: ignore[arg-type]
+    require_valid(found.episodes)
+    return found
+
+
+def without(stream: Stream, low_ms: int, high_ms: int) -> Stream:
+    """What was received from `low_ms` on and before `high_ms` is lost."""
+    times = (stream.received - START) / MS
+    return stream.take((times < low_ms) | (times >= high_ms))
+
+
+def test_the_latest_is_the_last_at_or_before_the_tick():
+    assert latest(np.array([10, 20, 30]), np.array([9, 10, 19, 20, 99])).tolist() == [-1, 0, 0, 1, 2]
+
+
+def test_each_tick_takes_the_latest_of_every_source_and_keeps_its_own_time():
+    (episode,), warnings = run(recorded())
+    assert warnings == []
+    assert len(episode) == 20
+    for k, row in enumerate(episode.states):
+        state, tick = unpack_state(row), 50 * k
+        joint_ms, gripper_ms, object_ms = (tick // step * step for step in (8, 33, 100))
+        assert state.joint_positions[0] == joint_ms / 1000
+        assert state.gripper_force == gripper_ms
+        assert state.object_position[1] == object_ms / 1e5
+        assert state.time == pytest.approx(tick / 1000, abs=1e-12)
+        assert state.joint_time == pytest.approx((joint_ms - 2) / 1000, abs=1e-12)
+        assert state.gripper_time == pytest.approx((gripper_ms - 5) / 1000, abs=1e-12)
+        assert state.object_time == pytest.approx((object_ms - 70) / 1000, abs=1e-12)
+        position, quaternion = Kinematics().forward(state.joint_positions)
+        np.testing.assert_array_equal(state.tcp_position, position)
+        np.testing.assert_array_equal(state.tcp_quaternion, quaternion)
+        np.testing.assert_array_equal(episode.observations[k], encode(state))
+    np.testing.assert_allclose(episode.requested_actions[:, 0], np.arange(20) * 0.005, atol=1e-7)
+    np.testing.assert_array_equal(episode.executed_actions, np.clip(episode.requested_actions, -1, 1))
+    assert episode.terminations.tolist() == [False] * 19 + [True]
+
+
+def test_a_command_is_held_until_the_next():
+    commands = stream("/requested_action", [0, 149, 150, 420], np.arange(4)[:, None] * np.ones(6) / 10)
+    (episode,), _ = run(recorded(requested=commands), end=START + 500 * MS, begin=START)
+    expected = [0, 0, 0, 2, 2, 2, 2, 2, 2, 3]
+    np.testing.assert_allclose(episode.requested_actions[:, 0], np.array(expected) / 10, rtol=1e-6)
+
+
+def test_recorded_ticks_and_times_are_taken_as_they_are():
+    ticks = np.arange(0, 1000, 52)
+    times = np.stack([ticks, ticks, ticks, ticks], 1) / 1000 + 1e-10
+    stamps = stream("/stamps", ticks, times)
+    commands = stream("/requested_action", ticks, np.zeros((len(ticks), 6)))
+    found = run(recorded(stamps=stamps, requested=commands), origin=START)
+    (episode,) = found.episodes
+    assert found.warnings == []
+    assert [unpack_state(row).time for row in episode.states] == times[:, 0].tolist()
+    # What the message says of its own time is further off than rounding: the message is right.
+    assert unpack_state(episode.states[1]).joint_time == pytest.approx(0.046, abs=1e-12)
+
+
+def test_nothing_begins_before_all_sources_and_a_command_are_there():
+    late = stream("/requested_action", np.arange(300, 1000, 50), np.zeros((14, 6)))
+    (episode,), _ = run(recorded(requested=late))
+    assert len(episode) == 14
+    assert unpack_state(episode.states[0]).joint_positions[0] == 0.296
+
+
+@pytest.mark.parametrize(
+    ("name", "lost", "lengths", "said"),
+    [
+        # The last message before the gap is from 400 + 0.2 s on too old, the first after it comes at 704 ms.
+        (
+            "joints",
+            (401, 700),
+            [12, 5],
+            "/joint_states: gap: nothing new within 0.2 s at 0.650 s, for 0.100 s",
+        ),
+        ("gripper", (100, 900), [11, 1], "/gripper: gap: nothing new within 0.5 s at 0.600 s"),
+        ("requested", (101, 900), [13, 2], "/requested_action: gap: nothing new within 0.5 s at 0.650 s"),
+    ],
+)
+def test_a_gap_splits_the_episode_and_is_named(name, lost, lengths, said):
+    streams = recorded()
+    found = run(streams._replace(**{name: without(getattr(streams, name), *lost)}))
+    assert [len(e) for e in found.episodes] == lengths
+    assert len(found.warnings) == 1
+    assert said in found.warnings[0]
+    for part, episode in enumerate(found.episodes):
+        assert (episode.metadata.complete, episode.metadata.success) == (False, False)
+        assert episode.metadata.note == f"part {part + 1} of 2 between gaps"
+    assert not found.episodes[0].terminations.any()
+
+
+def test_a_source_that_stops_ends_the_episode_incomplete():
+    streams = recorded(3000)
+    (episode,), warnings = run(streams._replace(object_pose=without(streams.object_pose, 901, 9999)))
+    assert "/object_pose: gap: nothing new within 1 s at 1.950 s, for 1.050 s" in warnings[0]
+    assert (len(episode), episode.metadata.complete) == (38, False)
+
+
+def test_repeating_an_old_stamp_is_a_gap_although_messages_come():
+    streams = recorded()
+    frozen = streams.joints.stamps.copy()
+    frozen[50:] = frozen[50]
+    found = run(streams._replace(joints=streams.joints._replace(stamps=frozen)))
+    assert "/joint_states: gap: nothing new within 0.2 s" in found.warnings[0]
+    assert [len(e) for e in found.episodes] == [12]
+
+
+def test_stamps_that_go_back_are_named_and_not_used():
+    streams = recorded()
+    stamps = streams.joints.stamps.copy()
+    stamps[60] -= 3 * NS  # received at 480 ms
+    found = run(streams._replace(joints=streams.joints._replace(stamps=stamps)))
+    assert found.warnings == [
+        "/joint_states: clock jump: stamps go back by 2.992 s at 0.480 s: "
+        "not used until they are newer again."
+    ]
+    assert len(found.episodes[0]) == 20
+    stamps[60:] = streams.joints.stamps[60:] - 3 * NS  # The clock was set back, and stays so.
+    found = run(streams._replace(joints=streams.joints._replace(stamps=stamps)))
+    assert "stamps go back by 2.992 s at 0.480 s" in found.warnings[0]
+    assert "gap" in found.warnings[-1]
+    assert [len(e) for e in found.episodes] == [13]
+
+
+def test_stamps_in_the_future_are_named_and_not_used():
+    streams = recorded()
+    stamps = streams.gripper.stamps.copy()
+    stamps[5] += 100 * NS
+    found = run(streams._replace(gripper=streams.gripper._replace(stamps=stamps)))
+    assert found.warnings == [
+        "/gripper: clock jump: stamps 100.000 s ahead of the receive time at 0.165 s: not used."
+    ]
+    assert len(found.episodes[0]) == 20
+
+
+def test_a_recorder_with_another_clock_is_moved_to_that_of_the_stamps():
+    streams = recorded()
+    moved = {
+        name: s._replace(received=s.received + 3600 * NS)
+        for name, s in streams._asdict().items()
+        if s is not None
+    }
+    found = run(streams._replace(**moved), begin=START + 3600 * NS)
+    (expected,), _ = run(streams, begin=START)
+    assert "receive times are 3600.002 s later than header stamps" in found.warnings[0]
+    assert len(found.warnings) == 1
+    # The joints' own delay is not known any more.
+    assert len(found.episodes[0]) in (len(expected), len(expected) - 1)
+
+
+def test_a_source_with_a_clock_of_its_own_is_refused():
+    streams = recorded()
+    pose = streams.object_pose._replace(stamps=streams.object_pose.stamps - 5 * NS)
+    with pytest.raises(
+        DemoError, match=r"/object_pose: its stamps are 5\.070 s behind the clock of /joint_states"
+    ):
+        run(streams._replace(object_pose=pose))
+
+
+def test_headers_without_stamps_get_their_receive_times():
+    streams = recorded()
+    pose = streams.object_pose._replace(stamps=np.zeros_like(streams.object_pose.stamps))
+    (episode,), warnings = run(streams._replace(object_pose=pose))
+    assert warnings == ["/object_pose: its headers have no stamps: receive times were taken instead."]
+    assert episode.observations[1, -1] == np.float32(0.05)
+
+
+def test_what_would_be_endless_or_nothing_is_refused():
+    with pytest.raises(DemoError, match="more than 2000000"):
+        run(recorded(), begin=START, end=START + 10**18)
+    with pytest.raises(DemoError, match="one step"):
+        run(recorded(), begin=START, end=START + 10 * MS)
+    with pytest.raises(DemoError, match="no actions"):
+        run(recorded(requested=None))
+    streams = recorded()
+    with pytest.raises(DemoError, match="no whole step: /joint_states: gap"):
+        run(streams._replace(joints=without(streams.joints, 1, 9999)), begin=START + 400 * MS)
+
+
+def test_the_limits_are_settings():
+    streams = recorded()
+    streams = streams._replace(joints=without(streams.joints, 401, 700))
+    found = resample(streams, Span(METADATA), START, MaximumAge(joints=0.4))
+    assert (len(found.episodes), found.warnings) == (1, [])

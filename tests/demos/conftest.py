@@ -8,7 +8,16 @@ import numpy as np
 import pytest
 
 from grasp_demos.episode import ACTORS, Episode, Metadata
-from grasp_sim.contract import ActionScale, GraspState, decode, encode, executed_action, pack_state
+from grasp_sim.contract import (
+    ActionScale,
+    GraspState,
+    decode,
+    encode,
+    executed_action,
+    pack_state,
+    unpack_state,
+)
+from grasp_sim.ur5e import HOME, Kinematics
 
 
 class FakeArm:
@@ -134,6 +143,38 @@ def made_up_episode(steps: int = 4, index: int = 0, **changes: object) -> Episod
     )
 
 
+def put_on_an_arm(
+    episode: Episode, seed: int = 0, delays: tuple[float, float, float] = (0.0, 0.0, 0.0)
+) -> Episode:
+    """The episode with random joint angles and velocities, and each source that late (s)."""
+    rng, kinematics, states = np.random.default_rng(seed), Kinematics(), []
+    for row in episode.states:
+        state = unpack_state(row)
+        joints = HOME + rng.normal(0.0, 0.1, 6)
+        position, quaternion = kinematics.forward(joints)
+        turn = rng.normal(size=4)
+        states.append(
+            replace(
+                state,
+                joint_positions=joints,
+                joint_velocities=rng.normal(size=6),
+                tcp_position=position,
+                tcp_quaternion=quaternion,
+                gripper_opening=float(rng.uniform(0.0, 0.085)),
+                gripper_force=float(rng.uniform(0.0, 100.0)),
+                object_quaternion=turn / np.linalg.norm(turn),
+                joint_time=state.time - delays[0],
+                gripper_time=state.time - delays[1],
+                object_time=state.time - delays[2],
+            )
+        )
+    return replace(
+        episode,
+        states=np.stack([pack_state(state) for state in states]),
+        observations=np.stack([encode(state) for state in states]),
+    )
+
+
 @pytest.fixture
 def arm() -> FakeArm:
     return FakeArm()
@@ -147,3 +188,8 @@ def fake_expert() -> FakeExpert:
 @pytest.fixture
 def make_episode():
     return made_up_episode
+
+
+@pytest.fixture
+def on_an_arm():
+    return put_on_an_arm

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from grasp_demos.convert import lerobot, robomimic
+from grasp_demos.convert import lerobot, mcap_file, robomimic, rosbag2
 from grasp_demos.convert.format import Format, Imported, ImportSettings
 from grasp_demos.episode import DemoError
 from grasp_sim.errors import find
 
 __all__ = ["FORMATS", "Format", "ImportSettings", "Imported", "find_format", "recognise"]
 
-FORMATS: dict[str, Format] = {module.FORMAT.name: module.FORMAT for module in (robomimic, lerobot)}
+FORMATS: dict[str, Format] = {
+    known.name: known
+    for known in (robomimic.FORMAT, lerobot.FORMAT, mcap_file.FORMAT, rosbag2.FORMAT, rosbag2.SQLITE)
+}
 """Every format by its name."""
 
 

@@ -91,7 +91,7 @@ def import_command(config: ImportConfig) -> int:
     if out.is_dir() and any(out.glob("episode_*")):
         raise DemoError(f"{out} holds episodes already: choose another out=.")
     known = find_format(config.format) if config.format else recognise(path)
-    settings = ImportSettings(config.task, config.control_mode, config.kind)
+    settings = ImportSettings(config.task, config.control_mode, config.kind, config.topics)
     console = Console(stderr=True)
     with console.status(f"reading {path}"):
         episodes, warnings = known.read(path, settings)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from grasp_demos.episode import KINDS, DemoError, Episode
+from grasp_demos.topics import Topics
 from grasp_sim.cli import require_choice
 from grasp_sim.errors import UserError
 
@@ -23,6 +24,7 @@ class ImportSettings:
     """What the actions command, servo or osc; empty takes it from the file."""
     kind: str = ""
     """human-like (the executed action is learnt) or clean (the intended); empty takes it from the file."""
+    topics: Topics = field(default_factory=Topics)
 
     def __post_init__(self) -> None:
         if self.kind:

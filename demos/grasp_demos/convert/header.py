@@ -46,10 +46,14 @@ def parse_header(text: str | bytes) -> EpisodeHeader:
 
 def parse_numbers(values: object, width: int | None, what: str) -> np.ndarray:
     """(width,) float64 of a list in JSON, of any width where it is None; raises DemoError naming it."""
-    good = isinstance(values, list) and all(type(v) in (int, float) for v in values)
-    if not good or (width is not None and len(values) != width):  # type: ignore[arg-type]
-        raise DemoError(f"holds {what} that is no list of {'' if width is None else f'{width} '}numbers")
-    return np.array(values, np.float64)
+    if isinstance(values, list) and all(type(value) in (int, float) for value in values):
+        try:
+            array = np.array(values, np.float64)
+        except OverflowError:  # JSON has integers of any length.
+            array = np.array([np.nan])
+        if (width is None or len(array) == width) and np.isfinite(array).all():
+            return array
+    raise DemoError(f"holds {what} that is no list of {'' if width is None else f'{width} '}finite numbers")
 
 
 def _array_json(array: np.ndarray) -> Mapping[str, object]:

@@ -214,7 +214,8 @@ class Collector:
         missing = [name for name in OUTCOME if type(values.get(name)) not in (bool, int, float)]
         if missing:
             raise DemoError(f"it lacks a number of {', '.join(missing)}")
-        return np.concatenate([[float(values[name]) for name in OUTCOME], moving])
+        numbers = [float(v) if type(v := values[name]) is bool else v for name in OUTCOME]
+        return np.concatenate([parse_numbers(numbers, len(OUTCOME), "outcomes"), moving])
 
 
 def _columns(held: tuple[str, ...], wanted: tuple[str, ...]) -> list[int] | None:

@@ -30,6 +30,8 @@ from grasp_sim.contract import GraspState, encode, pack_state
 
 MAX_TICKS = 2_000_000
 """More are refused before anything is allocated: 28 hours at 20 Hz."""
+MIN_RATE, MAX_RATE = 0.1, 1000.0
+"""Hz of an episode."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,8 @@ def resample(recorded: Recorded, span: Span, first: int, limits: MaximumAge | No
     Raises DemoError where there are no actions, or not one whole step.
     """
     limits = limits or MaximumAge()
+    if not MIN_RATE <= span.metadata.rate_hz <= MAX_RATE:
+        raise DemoError(f"has {span.metadata.rate_hz} steps a second; it must be {MIN_RATE} to {MAX_RATE}")
     warnings: list[str] = []
     recorded, span = common_clock(recorded, span, warnings)
     recorded = in_order(recorded, first, warnings)
@@ -170,6 +174,8 @@ def _episode(recorded: Recorded, span: Span, ticks: np.ndarray) -> Episode:
                 time=float(times[k, 0]),
             )
         )
+    with np.errstate(over="ignore"):  # What is too large becomes infinite, which `validate` refuses.
+        observations = np.stack([encode(state) for state in states])
     requested, executed, intended = _actions(recorded, ticks[:-1])
     outcomes = _outcomes(recorded.outcomes, span, ticks[1:])
     moving = np.concatenate([span.simulator_state[None], outcomes[:, len(OUTCOME) :]])
@@ -177,7 +183,7 @@ def _episode(recorded: Recorded, span: Span, ticks: np.ndarray) -> Episode:
     return Episode(
         span.metadata,
         states=np.stack([pack_state(state) for state in states]),
-        observations=np.stack([encode(state) for state in states]),
+        observations=observations,
         intended_actions=intended,
         requested_actions=requested,
         executed_actions=executed,
@@ -219,6 +225,9 @@ def _outcomes(stream: Stream | None, span: Span, ticks: np.ndarray) -> np.ndarra
             raise DemoError(
                 f"{stream.topic} has no message for some of the steps: the recording is not whole"
             )
+        width = len(OUTCOME) + len(span.simulator_state)
+        if stream.values.shape[1] != width:
+            raise DemoError(f"{stream.topic} has {stream.values.shape[1]} numbers; the start implies {width}")
         return stream.values[used]
     outcomes = np.zeros((len(ticks), len(OUTCOME) + len(span.simulator_state)))
     outcomes[:, OUTCOME.index("actor")] = ACTORS.index("person")

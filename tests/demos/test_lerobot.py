@@ -216,8 +216,12 @@ def test_a_feature_of_another_shape_or_an_absurd_one_is_refused(folder):
     [
         ("next.reward", pa.array([0.0] * 9, pa.float64()), "column next.reward has type double"),
         ("action", pa.array(["a"] * 9), "column action has type string"),
-        ("action", pa.array([[0.0] * 7] * 9, pa.list_(pa.float32())), "holds 63 numbers in 9 rows"),
-        ("grasp.slip", pa.array([None] * 9, pa.bool_()), "lacks numbers"),
+        (
+            "action",
+            pa.array([[0.0] * 7] * 9, pa.list_(pa.float32())),
+            "column action has not 6 numbers in every row",
+        ),
+        ("grasp.slip", pa.array([None] * 9, pa.bool_()), "column grasp.slip has not 1 numbers in every row"),
         ("index", pa.array([1] * 9, pa.int64()), "does not count"),
         ("frame_index", pa.array([0] * 9, pa.int64()), "does not count"),
         ("episode_index", pa.array([0] * 5 + [7] * 4, pa.int64()), "episode 7 follows"),
@@ -230,6 +234,13 @@ def test_columns_of_another_kind_are_refused(folder, name, column, said):
     assert said in refusal(folder)
 
 
+def test_a_row_that_unpacks_to_far_more_than_its_file_is_refused(folder):
+    offsets = pa.array([0] + [2**22] * 9, pa.int32())
+    change_data(folder, "action", pa.ListArray.from_arrays(offsets, pa.array(np.zeros(2**22, np.float32))))
+    assert (folder / DATA).stat().st_size < 2**17
+    assert "column action has not 6 numbers in every row" in refusal(folder)
+
+
 def test_files_cut_or_damaged_or_missing_are_named(folder, tmp_path):
     for name in (DATA, "meta/info.json", "meta/grasp_episodes.jsonl"):
         copy = tmp_path / "copy"
@@ -240,6 +251,19 @@ def test_files_cut_or_damaged_or_missing_are_named(folder, tmp_path):
         assert "copy" in refusal(copy)
     shutil.rmtree(folder / "data")
     assert "the 0 data files hold 0" in refusal(folder)
+
+
+def test_a_file_that_would_end_the_process_in_arrow_is_refused(folder):
+    content = bytearray((folder / DATA).read_bytes())
+    rng = np.random.default_rng(0)
+    for position in rng.integers(len(content) - 30_000, len(content) - 8, 12):  # In and before the footer.
+        flipped = bytearray(content)
+        flipped[position] ^= 0x10
+        (folder / DATA).write_bytes(flipped)
+        try:
+            require_valid(LEROBOT.read(folder, ImportSettings()).episodes)
+        except DemoError as error:
+            assert "\n" not in str(error)
 
 
 def test_a_header_that_claims_more_than_it_holds_is_refused(folder):

@@ -28,9 +28,7 @@ class EpisodeHeader(NamedTuple):
 def header_json(episode: Episode, **rest: object) -> str:
     """One line of JSON; every float is written so that it is read back exactly."""
     snapshot = {name: _array_json(np.asarray(value)) for name, value in episode.snapshot.items()}
-    return json.dumps(
-        {"metadata": asdict(episode.metadata), "snapshot": snapshot, **rest}, allow_nan=False, sort_keys=True
-    )
+    return json.dumps({"metadata": asdict(episode.metadata), "snapshot": snapshot, **rest}, allow_nan=False)
 
 
 def parse_header(text: str | bytes) -> EpisodeHeader:

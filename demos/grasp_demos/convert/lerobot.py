@@ -94,7 +94,8 @@ def _read_info(path: Path) -> _Info:
 def _require_features(path: Path, info: _Info) -> dict[str, layout.Feature]:
     """Those of an episode; raises DemoError naming the first that is missing or of another type or shape."""
     held = info.features.get("grasp.simulator_state")
-    width = held["shape"][0] if isinstance(held, dict) and held.get("shape") else 0
+    shape = held.get("shape") if isinstance(held, dict) else None
+    width = shape[0] if isinstance(shape, list) and shape else 0
     if type(width) is not int or not 0 <= width <= MAX_SIMULATOR_WIDTH:
         raise DemoError(f"{path / layout.INFO}: grasp.simulator_state has shape [{width}]; that is refused.")
     features = layout.episode_features(width)
@@ -131,7 +132,10 @@ def _read_ours(path: Path, warnings: list[str]) -> dict[int, EpisodeHeader]:
                 raise DemoError(
                     f"{file}, line {number + 1} {error}: get a whole copy or delete it."
                 ) from error
-            headers[header.rest.get("episode_index")] = header
+            index = header.rest.get("episode_index")
+            if type(index) is not int or index in headers:
+                raise DemoError(f"{file}, line {number + 1} has episode_index {index!r}: get a whole copy.")
+            headers[index] = header
     return headers
 
 

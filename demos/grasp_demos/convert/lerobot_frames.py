@@ -10,9 +10,8 @@ import numpy as np
 
 from grasp_demos.convert import lerobot_layout as layout
 from grasp_demos.convert.format import load_package
+from grasp_demos.convert.parquet_check import BATCH, check
 from grasp_demos.episode import DemoError
-
-_BATCH = 4096
 
 
 def read_frames(
@@ -37,8 +36,15 @@ def read_frames(
             )
         for file, content in opened:
             _check_columns(arrow, file, content, features)
-            for batch in content.iter_batches(_BATCH, columns=[*features, *layout.INDEX_FEATURES]):
-                columns = {name: _to_numpy(arrow, file, batch, name, features) for name in batch.schema.names}
+        widths = {name: feature.width for name, feature in features.items()}
+        problem = check(files, widths | dict.fromkeys(layout.INDEX_FEATURES, 1))
+        if problem:
+            raise DemoError(f"{path}: the data files cannot be read: {problem}: get a whole copy.")
+        for file, content in opened:
+            for batch in content.iter_batches(
+                BATCH, use_threads=False, columns=[*features, *layout.INDEX_FEATURES]
+            ):
+                columns = {name: _to_numpy(arrow, batch, name, features) for name in batch.schema.names}
                 if not np.array_equal(columns["index"], np.arange(rows, rows + len(batch))):
                     raise DemoError(f"{file}: index does not count the frames from {rows} on.")
                 rows += len(batch)
@@ -61,8 +67,8 @@ def read_frames(
 
 
 def _check_columns(arrow: Any, file: Path, content: Any, features: dict[str, layout.Feature]) -> None:
-    """Refuse other types, and lists that claim to be longer than their feature, before reading any."""
-    schema, metadata = content.schema_arrow, content.metadata
+    """Refuse other types before anything is read."""
+    schema = content.schema_arrow
     wanted = {name: (feature.dtype, feature.width) for name, feature in features.items()}
     wanted |= {name: (dtype, 1) for name, dtype in layout.INDEX_FEATURES.items()}
     for name, (dtype, width) in wanted.items():
@@ -73,27 +79,13 @@ def _check_columns(arrow: Any, file: Path, content: Any, features: dict[str, lay
         fits = there.value_type == single if is_list and width > 1 else there == single
         if not fits:
             raise DemoError(f"{file}: column {name} has type {there}; it must be {width} times {single}.")
-    for group in range(metadata.num_row_groups):
-        rows = metadata.row_group(group)
-        for position in range(rows.num_columns):
-            column = rows.column(position)
-            name = next((n for n in wanted if column.path_in_schema in (n, f"{n}.list.element")), None)
-            if name is not None and column.num_values != rows.num_rows * wanted[name][1]:
-                raise DemoError(
-                    f"{file}: column {name} holds {column.num_values} numbers in {rows.num_rows} rows; "
-                    f"a row has {wanted[name][1]}."
-                )
 
 
-def _to_numpy(
-    arrow: Any, file: Path, batch: Any, name: str, features: dict[str, layout.Feature]
-) -> np.ndarray:
+def _to_numpy(arrow: Any, batch: Any, name: str, features: dict[str, layout.Feature]) -> np.ndarray:
     array = batch.column(batch.schema.names.index(name))
     width = features[name].width if name in features else 1
     if arrow.types.is_list(array.type) or arrow.types.is_fixed_size_list(array.type):
         array = array.flatten()
-    if array.null_count or len(array) != len(batch) * width:
-        raise DemoError(f"{file}: column {name} lacks numbers in some rows.")
     values = array.to_numpy(zero_copy_only=False)
     return values.reshape(-1, width) if name in features and features[name].names else values
 

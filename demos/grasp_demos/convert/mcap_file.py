@@ -97,7 +97,15 @@ def raw_messages(path: Path, topics: set[str]) -> Iterator[Raw]:
                                 encoding = channel.message_encoding
                                 raise DemoError(f"has {channel.topic} in the encoding {encoding}, not cdr")
                             yield Raw(channel.topic, kind, record.log_time, record.data)
-    except (errors.McapError, struct.error, LookupError, ValueError, OSError, RuntimeError) as error:
+    except (
+        errors.McapError,
+        struct.error,
+        LookupError,
+        ArithmeticError,
+        ValueError,
+        OSError,
+        RuntimeError,
+    ) as error:
         raise DemoError(
             f"is damaged or cut off ({_line(error)}): `mcap recover` saves what is whole"
         ) from error

@@ -124,6 +124,8 @@ def _sqlite_messages(file: Path, topics: set[str]) -> Iterator[Raw]:
         for number, name, kind, encoding in connection.execute(
             "SELECT id, name, type, serialization_format FROM topics"
         ):
+            if type(name) is not str or type(kind) is not str:
+                raise DemoError(f"has a topic without a name or type in {file.name}")
             if name in topics and encoding != "cdr":
                 raise DemoError(f"has {name} in the encoding {encoding}, not cdr")
             kinds[number] = (name, kind)
@@ -138,7 +140,7 @@ def _sqlite_messages(file: Path, topics: set[str]) -> Iterator[Raw]:
             if type(time) is not int or type(data) is not bytes:
                 raise DemoError(f"has a row of a wrong type in {file.name}")
             yield Raw(*kinds[number], time, data)
-    except (sqlite3.Error, OverflowError) as error:
+    except (sqlite3.Error, ArithmeticError, ValueError) as error:
         raise DemoError(f"is damaged or cut off: {file.name}: {error}") from error
     finally:
         connection.close()

@@ -89,7 +89,8 @@ def resample(recorded: Recorded, span: Span, first: int, limits: MaximumAge | No
     if not parts:
         raise DemoError(f"holds no whole step: {'; '.join(warnings) or 'it ends with its first state'}.")
     whole = len(parts) == 1 and parts[0] == (0, len(good))
-    episode = _episode(recorded, span, ticks)
+    with np.errstate(over="ignore"):  # What is too large becomes infinite, which `validate` refuses.
+        episode = _episode(recorded, span, ticks)
     if whole:
         return Resampled([episode], warnings)
     note = "{}part {} of {} between gaps"
@@ -174,8 +175,6 @@ def _episode(recorded: Recorded, span: Span, ticks: np.ndarray) -> Episode:
                 time=float(times[k, 0]),
             )
         )
-    with np.errstate(over="ignore"):  # What is too large becomes infinite, which `validate` refuses.
-        observations = np.stack([encode(state) for state in states])
     requested, executed, intended = _actions(recorded, ticks[:-1])
     outcomes = _outcomes(recorded.outcomes, span, ticks[1:])
     moving = np.concatenate([span.simulator_state[None], outcomes[:, len(OUTCOME) :]])
@@ -183,7 +182,7 @@ def _episode(recorded: Recorded, span: Span, ticks: np.ndarray) -> Episode:
     return Episode(
         span.metadata,
         states=np.stack([pack_state(state) for state in states]),
-        observations=observations,
+        observations=np.stack([encode(state) for state in states]),
         intended_actions=intended,
         requested_actions=requested,
         executed_actions=executed,

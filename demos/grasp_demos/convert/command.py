@@ -19,7 +19,7 @@ from grasp_sim.cli import require_choice, require_path, run_command
 from grasp_sim.errors import UserError
 
 _WRITTEN = [name for name, known in FORMATS.items() if known.write is not None]
-_LISTING = "\n".join(f"  {name:10} {known.description}" for name, known in FORMATS.items())
+_LISTING = "\n".join(f"  {name:16} {known.description}" for name, known in FORMATS.items())
 
 
 @dataclass

@@ -6,7 +6,7 @@ import os
 import struct
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from grasp_demos.convert.format import Format, Imported, ImportSettings, load_package
 from grasp_demos.convert.ros import import_messages
@@ -77,7 +77,7 @@ def raw_messages(path: Path, topics: set[str]) -> Iterator[Raw]:
     try:
         with open(path, "rb") as file:
             limit = min(MAX_CHUNK, os.fstat(file.fileno()).st_size)
-            reader = stream.StreamReader(file, emit_chunks=True, record_size_limit=limit)
+            reader = stream.StreamReader(_Bounded(file, limit), emit_chunks=True, record_size_limit=limit)
             for outer in reader.records:
                 ended = ended or isinstance(outer, records.Footer)
                 inner = [outer]
@@ -111,6 +111,18 @@ def raw_messages(path: Path, topics: set[str]) -> Iterator[Raw]:
         ) from error
     if not ended:
         raise DemoError("is cut off before its end: `mcap recover` saves what is whole")
+
+
+class _Bounded:
+    """A file of which at most `limit` bytes are read at once: Python allocates what is asked for first."""
+
+    def __init__(self, file: IO[bytes], limit: int) -> None:
+        self._file, self._limit = file, limit
+
+    def read(self, size: int) -> bytes:
+        if size > self._limit:
+            raise ValueError(f"something in it claims {size} bytes")
+        return self._file.read(size)
 
 
 def _unpacked(chunk: Any) -> Any:

@@ -254,6 +254,14 @@ def test_files_cut_or_damaged_or_missing_are_named(folder, tmp_path):
     assert "the 0 data files hold 0" in refusal(folder)
 
 
+def test_a_changed_number_is_noticed_by_its_checksum(folder):
+    reward = np.float32(4.0).tobytes()  # The last of the first episode's.
+    content = (folder / DATA).read_bytes()
+    assert content.count(reward) >= 1
+    (folder / DATA).write_bytes(content.replace(reward, np.float32(3.5).tobytes(), 1))
+    assert "checksum" in refusal(folder).lower()
+
+
 def test_a_file_that_would_end_the_process_in_arrow_is_refused(folder):
     content = bytearray((folder / DATA).read_bytes())
     rng = np.random.default_rng(0)

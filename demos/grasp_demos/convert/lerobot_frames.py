@@ -27,7 +27,7 @@ def read_frames(
     held: list[dict[str, np.ndarray]] = []
     current, rows = 0, 0
     try:
-        opened = [(file, parquet.ParquetFile(file)) for file in files]
+        opened = [(file, parquet.ParquetFile(file, page_checksum_verification=True)) for file in files]
         total = sum(content.metadata.num_rows for _, content in opened)
         if total != claimed:
             raise DemoError(

@@ -128,7 +128,7 @@ class _Writer:
         if self._data is None:
             path = self._path / layout.DATA.format(chunk_index=self._file[0], file_index=self._file[1])
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._data = self._parquet.ParquetWriter(path, self._schema)
+            self._data = self._parquet.ParquetWriter(path, self._schema, write_page_checksum=True)
         self._bytes += size
 
     def _add_row(self, row: dict[str, Any]) -> None:

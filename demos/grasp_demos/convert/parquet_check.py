@@ -38,7 +38,7 @@ def _scan(widths: Mapping[str, int], files: Sequence[str]) -> str | None:
     from pyarrow import parquet
 
     for file in files:
-        content = parquet.ParquetFile(file)
+        content = parquet.ParquetFile(file, page_checksum_verification=True)
         for batch in content.iter_batches(BATCH, columns=list(widths), use_threads=False):
             for name, width in widths.items():
                 column = batch.column(batch.schema.names.index(name))

@@ -109,7 +109,9 @@ class Collector:
         return lines
 
     def recorded(self, begin: int | None = None, end: int | None = None) -> Recorded:
-        """The streams of what was received from `begin` to `end`, and the last message before `begin`.
+        """The streams of what was received from `begin` to `end`, and the last two messages before `begin`.
+
+        Two, since a velocity that was not measured follows from the message before.
 
         Raises DemoError naming the topics without which there is no episode.
         """
@@ -137,7 +139,7 @@ class Collector:
         received = np.array([row[0] for row in rows], np.int64)
         order = np.argsort(received, kind="stable")
         received = received[order]
-        low = 0 if begin is None else max(int(np.searchsorted(received, begin, side="left")) - 1, 0)
+        low = 0 if begin is None else max(int(np.searchsorted(received, begin, side="left")) - 2, 0)
         high = len(rows) if end is None else int(np.searchsorted(received, end, side="right"))
         chosen = order[low:high]
         if not len(chosen):

@@ -17,6 +17,7 @@ are marked incomplete.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -24,7 +25,7 @@ import numpy as np
 from grasp_demos.episode import ACTORS, DemoError, Episode
 from grasp_demos.gaps import gap_lines, late_lines, latest, runs, stale, without_command
 from grasp_demos.storage import ARRAYS, STATES
-from grasp_demos.streams import NS, OUTCOME, Recorded, Span, Stream, common_clock, in_order
+from grasp_demos.streams import NS, OUTCOME, Jump, Recorded, Span, Stream, common_clock, in_order
 from grasp_sim import ur5e
 from grasp_sim.contract import GraspState, encode, pack_state
 
@@ -32,16 +33,28 @@ MAX_TICKS = 2_000_000
 """More are refused before anything is allocated: 28 hours at 20 Hz."""
 MIN_RATE, MAX_RATE = 0.1, 1000.0
 """Hz of an episode."""
+MAX_AGE = 60.0
+"""s; a maximum age above it would be none."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class MaximumAge:
     """s that a source's latest message may be older than its usual delay."""
 
     joints: float = 0.2
+    """s that the arm's joint states may be older than usual."""
     gripper: float = 0.5
+    """s that the gripper's state may be older than usual."""
     object_pose: float = 1.0
+    """s that the object's pose may be older than usual."""
     command: float = 0.5
+    """s that a command is held for."""
+
+    def __post_init__(self) -> None:
+        """Check the range."""
+        for name, value in vars(self).items():
+            if not 0.0 < value <= MAX_AGE:
+                raise ValueError(f"the maximum age {name}={value} must be above 0 and at most {MAX_AGE:g} s.")
 
 
 class Resampled(NamedTuple):
@@ -63,34 +76,22 @@ def resample(recorded: Recorded, span: Span, first: int, limits: MaximumAge | No
     Raises DemoError where there are no actions, or not one whole step.
     """
     limits = limits or MaximumAge()
-    if not MIN_RATE <= span.metadata.rate_hz <= MAX_RATE:
-        raise DemoError(f"has {span.metadata.rate_hz} steps a second; it must be {MIN_RATE} to {MAX_RATE}")
     warnings: list[str] = []
-    recorded, span = common_clock(recorded, span, warnings)
-    recorded = in_order(recorded, first, warnings)
-    recorded = recorded._replace(joints=_with_velocities(recorded.joints, warnings))
+    recorded, span, jumps = prepare(recorded, span, first, warnings)
+    warnings += [f"{jump.line}: messages are not used until their stamps are right again." for jump in jumps]
     ticks = _ticks(recorded, span)
-    wrong = {
-        name: stale(getattr(recorded, name), ticks, getattr(limits, name))
-        for name in ("joints", "gripper", "object_pose")
-    }
-    command = recorded.command
-    wrong["command"] = without_command(command, ticks, limits.command)
-    for name, bad in wrong.items():
-        stream = command if name == "command" else getattr(recorded, name)
-        warnings += gap_lines(stream.topic, ticks, bad, first, getattr(limits, name))
-    unseen = wrong["joints"] | wrong["gripper"] | wrong["object_pose"]
-    period = round(NS / span.metadata.rate_hz)
-    late = np.diff(ticks) > period * 3 // 2
+    faults = find_faults(recorded, ticks, span, limits)
+    for topic, limit, bad in faults.silent:
+        warnings += gap_lines(topic, ticks, bad, first, limit)
     if recorded.stamps is not None:
-        warnings += late_lines(recorded.stamps.topic, ticks, late, first)
-    good = ~(unseen[:-1] | unseen[1:] | wrong["command"][:-1] | late)
+        warnings += late_lines(recorded.stamps.topic, ticks, faults.late, first)
+    good = faults.usable
     parts = runs(good)
     if not parts:
         raise DemoError(f"holds no whole step: {'; '.join(warnings) or 'it ends with its first state'}.")
     whole = len(parts) == 1 and parts[0] == (0, len(good))
     with np.errstate(over="ignore"):  # What is too large becomes infinite, which `validate` refuses.
-        episode = _episode(recorded, span, ticks)
+        episode = assemble(recorded, span, ticks)
     if whole:
         return Resampled([episode], warnings)
     note = "{}part {} of {} between gaps"
@@ -102,6 +103,62 @@ def resample(recorded: Recorded, span: Span, first: int, limits: MaximumAge | No
         ],
         warnings,
     )
+
+
+def prepare(
+    recorded: Recorded, span: Span, first: int, warnings: list[str]
+) -> tuple[Recorded, Span, list[Jump]]:
+    """Streams with one clock, in order and with all velocities, and the jumps of clocks that were found.
+
+    Raises DemoError for a rate that is none, for clocks that differ, and without actions.
+    """
+    if not MIN_RATE <= span.metadata.rate_hz <= MAX_RATE:
+        raise DemoError(f"has {span.metadata.rate_hz} steps a second; it must be {MIN_RATE} to {MAX_RATE}")
+    recorded, span = common_clock(recorded, span, warnings)
+    recorded, jumps = in_order(recorded, first)
+    joints = _with_velocities(recorded.joints, warnings)
+    return recorded._replace(joints=joints), span, jumps
+
+
+class Silent(NamedTuple):
+    """Where a source was silent for too long."""
+
+    topic: str
+    limit: float
+    """s."""
+    bad: np.ndarray
+    """(K,) bool."""
+
+
+class Faults(NamedTuple):
+    """Why steps cannot be used."""
+
+    silent: list[Silent]
+    """One entry a source."""
+    late: np.ndarray
+    """(T,) bool: the next tick did not come in time."""
+    usable: np.ndarray
+    """(T,) bool."""
+
+
+def find_faults(recorded: Recorded, ticks: np.ndarray, span: Span, limits: MaximumAge) -> Faults:
+    """The faults at `ticks` (K,) of prepared streams."""
+    states = [
+        Silent(stream.topic, limit, stale(stream, ticks, limit))
+        for stream, limit in (
+            (recorded.joints, limits.joints),
+            (recorded.gripper, limits.gripper),
+            (recorded.object_pose, limits.object_pose),
+        )
+    ]
+    commands = [
+        Silent(stream.topic, limits.command, without_command(stream, ticks, limits.command))
+        for stream in recorded.commands
+    ]
+    unseen = np.any([fault.bad for fault in states], axis=0)
+    unanswered = np.any([fault.bad for fault in commands], axis=0)
+    late = np.diff(ticks) > round(NS / span.metadata.rate_hz) * 3 // 2
+    return Faults(states + commands, late, ~(unseen[:-1] | unseen[1:] | unanswered[:-1] | late))
 
 
 def _with_velocities(joints: Stream, warnings: list[str]) -> Stream:
@@ -145,36 +202,9 @@ def _ticks(recorded: Recorded, span: Span) -> np.ndarray:
     return ticks
 
 
-def _episode(recorded: Recorded, span: Span, ticks: np.ndarray) -> Episode:
-    """Everything at every tick, gaps included; parts are cut from it."""
-    origin = int(ticks[0]) if span.origin is None else span.origin
-    kinematics = ur5e.Kinematics()
-    sources = [recorded.joints, recorded.gripper, recorded.object_pose, recorded.object_size]
-    used = [np.maximum(latest(stream.received, ticks), 0) for stream in sources]
-    joints, gripper, pose, size = (s.values[u] for s, u in zip(sources, used, strict=True))
-    times = np.stack([ticks, *(s.stamps[u] for s, u in zip(sources[:3], used[:3], strict=True))], axis=1)
-    times = _exact((times - origin) / NS, recorded.stamps, ticks)
-    states = []
-    for k in range(len(ticks)):
-        position, quaternion = kinematics.forward(joints[k, : ur5e.DOF])
-        states.append(
-            GraspState(
-                joint_positions=joints[k, : ur5e.DOF],
-                joint_velocities=joints[k, ur5e.DOF :],
-                tcp_position=position,
-                tcp_quaternion=quaternion,
-                gripper_opening=float(gripper[k, 0]),
-                gripper_force=float(gripper[k, 1]),
-                object_position=pose[k, :3],
-                object_quaternion=pose[k, 3:],
-                object_size=size[k],
-                object_symmetry=span.object_symmetry,
-                joint_time=float(times[k, 1]),
-                gripper_time=float(times[k, 2]),
-                object_time=float(times[k, 3]),
-                time=float(times[k, 0]),
-            )
-        )
+def assemble(recorded: Recorded, span: Span, ticks: np.ndarray) -> Episode:
+    """Everything of prepared streams at every tick (K,), gaps included; parts are cut from it."""
+    states = assemble_states(recorded, span, ticks)
     requested, executed, intended = _actions(recorded, ticks[:-1])
     outcomes = _outcomes(recorded.outcomes, span, ticks[1:])
     moving = np.concatenate([span.simulator_state[None], outcomes[:, len(OUTCOME) :]])
@@ -195,6 +225,44 @@ def _episode(recorded: Recorded, span: Span, ticks: np.ndarray) -> Episode:
         simulator_states=moving,
         snapshot=dict(span.snapshot) if ticks[0] == span.begin else {},
     )
+
+
+def assemble_states(recorded: Recorded, span: Span, ticks: np.ndarray) -> list[GraspState]:
+    """The state at each of `ticks` (K,), of the latest message of every source."""
+    origin = int(ticks[0]) if span.origin is None else span.origin
+    sources = [recorded.joints, recorded.gripper, recorded.object_pose, recorded.object_size]
+    used = [np.maximum(latest(stream.received, ticks), 0) for stream in sources]
+    joints, gripper, pose, size = (s.values[u] for s, u in zip(sources, used, strict=True))
+    times = np.stack([ticks, *(s.stamps[u] for s, u in zip(sources[:3], used[:3], strict=True))], axis=1)
+    times = _exact((times - origin) / NS, recorded.stamps, ticks)
+    states = []
+    for k in range(len(ticks)):
+        position, quaternion = _kinematics().forward(joints[k, : ur5e.DOF])
+        states.append(
+            GraspState(
+                joint_positions=joints[k, : ur5e.DOF],
+                joint_velocities=joints[k, ur5e.DOF :],
+                tcp_position=position,
+                tcp_quaternion=quaternion,
+                gripper_opening=float(gripper[k, 0]),
+                gripper_force=float(gripper[k, 1]),
+                object_position=pose[k, :3],
+                object_quaternion=pose[k, 3:],
+                object_size=size[k],
+                object_symmetry=span.object_symmetry,
+                joint_time=float(times[k, 1]),
+                gripper_time=float(times[k, 2]),
+                object_time=float(times[k, 3]),
+                time=float(times[k, 0]),
+            )
+        )
+    return states
+
+
+@cache
+def _kinematics() -> ur5e.Kinematics:
+    """One for all: making it takes longer than an episode's poses. Not for several threads."""
+    return ur5e.Kinematics()
 
 
 def _exact(times: np.ndarray, stamps: Stream | None, ticks: np.ndarray) -> np.ndarray:

@@ -23,7 +23,7 @@ AHEAD = 0.5
 
 OUTCOME = ("reward", "terminated", "truncated", "slip", "drop", "actor")
 """Columns of the stream `outcomes`, before those of the simulator's state."""
-_BEGINNING = 20
+BEGINNING = 20
 """Messages whose median delay is the usual one."""
 
 
@@ -37,10 +37,19 @@ class Stream(NamedTuple):
     """(N,) int64 ns, the header's stamp: when it was measured, or the time of the state a command answers."""
     values: np.ndarray
     """(N, W) float64."""
+    usual: int | None = None
+    """ns from stamp to receipt where it is known from before; None: that of the first messages here."""
 
     def delay(self) -> int:
         """ns from stamp to receipt at the beginning, which a later jump of a clock cannot change."""
-        return int(np.median((self.received - self.stamps)[:_BEGINNING]))
+        if self.usual is not None:
+            return self.usual
+        return int(np.median((self.received - self.stamps)[:BEGINNING]))
+
+    def moved(self, shift: int) -> Stream:
+        """With receive times that much (ns) later."""
+        usual = None if self.usual is None else self.usual + shift
+        return self._replace(received=self.received + shift, usual=usual)
 
     def take(self, which: np.ndarray) -> Stream:
         """Some of the messages, by a mask or by positions."""
@@ -79,6 +88,12 @@ class Recorded(NamedTuple):
             raise DemoError("holds no actions, neither requested nor executed ones")
         return stream
 
+    @property
+    def commands(self) -> list[Stream]:
+        """The streams of actions that there are, that of `command` first."""
+        others = (self.executed, self.intended)
+        return [self.command, *(s for s in others if s is not None and s is not self.command)]
+
 
 class Span(NamedTuple):
     """What is known of an episode besides its streams."""
@@ -105,17 +120,20 @@ def common_clock(recorded: Recorded, span: Span, warnings: list[str]) -> tuple[R
     Raises DemoError for a source stamped by yet another clock, whose age nobody can tell.
     """
     streams = {name: s for name, s in recorded._asdict().items() if s is not None}
-    for name, stream in streams.items():
-        if name in _STAMPED and not stream.stamps.any() and stream.received.any():
-            warnings.append(f"{stream.topic}: its headers have no stamps: receive times were taken instead.")
-            streams[name] = stream._replace(stamps=stream.received)
+    unstamped = [name for name in _STAMPED if name in streams and _without_stamps(streams[name])]
+    for name in unstamped:
+        topic = streams[name].topic
+        warnings.append(f"{topic}: its headers have no stamps: receive times were taken instead.")
+        streams[name] = streams[name]._replace(stamps=streams[name].received, usual=0)
     shift = streams["joints"].delay()
     if abs(shift) > MAX_DELAY * NS:
         warnings.append(
             f"{streams['joints'].topic}: receive times are {shift / NS:.3f} s later than header stamps: the "
             "recorder had another clock; all receive times were moved by that."
         )
-        streams = {name: s._replace(received=s.received - shift) for name, s in streams.items()}
+        streams = {name: stream.moved(-shift) for name, stream in streams.items()}
+        for name in unstamped:
+            streams[name] = streams[name]._replace(stamps=streams[name].received, usual=0)
         span = span._replace(
             begin=None if span.begin is None else span.begin - shift,
             end=None if span.end is None else span.end - shift,
@@ -130,30 +148,51 @@ def common_clock(recorded: Recorded, span: Span, warnings: list[str]) -> tuple[R
     return recorded._replace(**streams), span
 
 
+def _without_stamps(stream: Stream) -> bool:
+    return not stream.stamps.any() and bool(stream.received.any())
+
+
 _STAMPED = ("joints", "gripper", "object_pose", "requested", "executed", "intended")
 
 
-def in_order(recorded: Recorded, first: int, warnings: list[str]) -> Recorded:
+class Jump(NamedTuple):
+    """A clock that jumped: from here on messages are not used for a while."""
+
+    received: int
+    """ns, of the first message that is not used."""
+    line: str
+    """Topic, length and moment."""
+
+
+def in_order(recorded: Recorded, first: int) -> tuple[Recorded, list[Jump]]:
     """`ordered` for every stream with header stamps."""
-    streams = {name: getattr(recorded, name) for name in _STAMPED}
-    return recorded._replace(**{n: ordered(s, first, warnings) for n, s in streams.items() if s is not None})
+    streams, jumps = {}, []
+    for name in _STAMPED:
+        stream = getattr(recorded, name)
+        if stream is not None:
+            streams[name], found = ordered(stream, first)
+            jumps += found
+    return recorded._replace(**streams), jumps
 
 
-def ordered(stream: Stream, first: int, warnings: list[str]) -> Stream:
-    """Without messages stamped in the future, or before one that came earlier; a line for each such jump."""
-    early = stream.received - stream.stamps - stream.delay() < -AHEAD * NS
+def ordered(stream: Stream, first: int) -> tuple[Stream, list[Jump]]:
+    """Without messages stamped in the future, or before one that came earlier, and each such jump.
+
+    `first` is the ns that the jumps' moments count from.
+    """
+    usual = stream.delay()
+    stream = stream._replace(usual=usual)  # What is left out must not change it.
+    early = stream.received - stream.stamps - usual < -AHEAD * NS
+    jumps = []
     for begin in np.flatnonzero(early & ~np.concatenate([[False], early[:-1]])):
-        length = (stream.stamps[begin] + stream.delay() - stream.received[begin]) / NS
-        warnings.append(
-            f"{stream.topic}: clock jump: stamps {length:.3f} s ahead of the receive time at "
-            f"{(stream.received[begin] - first) / NS:.3f} s: not used."
-        )
+        length = (stream.stamps[begin] + usual - stream.received[begin]) / NS
+        at = int(stream.received[begin])
+        line = f"stamps {length:.3f} s ahead of the receive time at {(at - first) / NS:.3f} s"
+        jumps.append(Jump(at, f"{stream.topic}: clock jump: {line}"))
     stream = stream.take(~early)
     back = np.diff(stream.stamps)
     for position in np.flatnonzero(back < 0):
-        at = (stream.received[position + 1] - first) / NS
-        warnings.append(
-            f"{stream.topic}: clock jump: stamps go back by {-back[position] / NS:.3f} s at {at:.3f} s: not "
-            "used until they are newer again."
-        )
-    return stream.take(stream.stamps >= np.maximum.accumulate(stream.stamps))
+        at = int(stream.received[position + 1])
+        line = f"stamps go back by {-back[position] / NS:.3f} s at {(at - first) / NS:.3f} s"
+        jumps.append(Jump(at, f"{stream.topic}: clock jump: {line}"))
+    return stream.take(stream.stamps >= np.maximum.accumulate(stream.stamps)), jumps

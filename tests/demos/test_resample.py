@@ -7,10 +7,11 @@ import pytest
 
 from grasp_demos.episode import DemoError, Metadata
 from grasp_demos.gaps import latest
+from grasp_demos.incremental import Resampler, finished
 from grasp_demos.resample import MaximumAge, Resampled, resample
 from grasp_demos.streams import NS, Recorded, Span, Stream
 from grasp_demos.validate import require_valid
-from grasp_sim.contract import ActionScale, encode, unpack_state
+from grasp_sim.contract import ActionScale, encode, pack_state, unpack_state
 from grasp_sim.ur5e import HOME, Kinematics
 
 MS = 1_000_000
@@ -162,7 +163,7 @@ def test_stamps_that_go_back_are_named_and_not_used():
     found = run(streams._replace(joints=streams.joints._replace(stamps=stamps)))
     assert found.warnings == [
         "/joint_states: clock jump: stamps go back by 2.992 s at 0.480 s: "
-        "not used until they are newer again."
+        "messages are not used until their stamps are right again."
     ]
     assert len(found.episodes[0]) == 20
     stamps[60:] = streams.joints.stamps[60:] - 3 * NS  # The clock was set back, and stays so.
@@ -178,7 +179,8 @@ def test_stamps_in_the_future_are_named_and_not_used():
     stamps[5] += 100 * NS
     found = run(streams._replace(gripper=streams.gripper._replace(stamps=stamps)))
     assert found.warnings == [
-        "/gripper: clock jump: stamps 100.000 s ahead of the receive time at 0.165 s: not used."
+        "/gripper: clock jump: stamps 100.000 s ahead of the receive time at 0.165 s: "
+        "messages are not used until their stamps are right again."
     ]
     assert len(found.episodes[0]) == 20
 
@@ -232,3 +234,142 @@ def test_the_limits_are_settings():
     streams = streams._replace(joints=without(streams.joints, 401, 700))
     found = resample(streams, Span(METADATA), START, MaximumAge(joints=0.4))
     assert (len(found.episodes), found.warnings) == (1, [])
+
+
+# ---- while the messages come in
+
+
+def window(streams: Recorded, since: int, now: int) -> Recorded:
+    """What a recorder holds at `now`: the messages since a moment, and two before it."""
+    held = {}
+    for name, s in streams._asdict().items():
+        if s is not None:
+            low = max(int(np.searchsorted(s.received, since)) - 2, 0)
+            held[name] = s.take(np.arange(low, np.searchsorted(s.received, now, side="right")))
+    return streams._replace(**held)
+
+
+def grow(streams: Recorded, begin: int, end: int, rng: np.random.Generator, limits=None, ticked=False):
+    """The steps of `Resampler` at random moments, its first state, and its problem."""
+    usual = {n: s.delay() for n, s in streams._asdict().items() if s is not None and n != "object_size"}
+    resampler = Resampler(Span(METADATA, begin), usual, limits or MaximumAge(), ticked)
+    steps, now = [], begin
+    while now < end:
+        now = min(end, now + int(rng.integers(1, 200)) * MS)
+        advance = resampler.advance(window(streams, resampler.since, now), now, end=now == end)
+        steps += advance.steps
+        if advance.problem:
+            return steps, resampler.start, advance.problem
+    return steps, resampler.start, ""
+
+
+def assert_same(steps, start, episode):
+    assert len(steps) == len(episode)
+    np.testing.assert_array_equal(np.stack([pack_state(s) for s in [start, *(s.state for s in steps)]]),
+                                  episode.states)  # fmt: skip
+    np.testing.assert_array_equal([s.observation for s in steps], episode.observations[1:])
+    for name in ("requested", "executed", "intended"):
+        held = [getattr(s, f"{name}_action") for s in steps]
+        np.testing.assert_array_equal(held, getattr(episode, f"{name}_actions"))
+
+
+def irregular(rng: np.random.Generator, duration_ms: int = 3000) -> Recorded:
+    """Sources with jitter and random delays, two kinds of actions, no velocities in some messages."""
+
+    def some(topic: str, period_ms: float, width: int, delay_ms: float) -> Stream:
+        stamps = np.cumsum(rng.uniform(0.7, 1.3, int(duration_ms / period_ms)) * period_ms * MS)
+        received = np.maximum.accumulate(stamps + rng.uniform(0.2, 1.0, len(stamps)) * delay_ms * MS)
+        values = rng.uniform(-0.9, 0.9, (len(stamps), width))
+        return Stream(topic, START + received.astype(np.int64), START + stamps.astype(np.int64), values)
+
+    streams = recorded(
+        duration_ms,
+        joints=some("/joint_states", 8, 12, 6),
+        gripper=some("/gripper", 30, 2, 12),
+        object_pose=some("/object_pose", 90, 7, 150),
+        requested=some("/requested_action", 50, 6, 60),
+        executed=some("/executed_action", 50, 6, 80),
+    )
+    streams.joints.values[rng.random(len(streams.joints.values)) < 0.3, 6:] = np.nan
+    pose = streams.object_pose.values
+    pose[:, 3:] /= np.linalg.norm(pose[:, 3:], axis=1, keepdims=True)
+    return streams
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_step_by_step_gives_the_numbers_of_the_whole(seed):
+    rng = np.random.default_rng(seed)
+    streams = irregular(rng)
+    begin, end = START + 500 * MS, START + int(rng.integers(2000, 2900)) * MS
+    steps, start, problem = grow(streams, begin, end, rng)
+    assert problem == ""
+    found = resample(window(streams, 0, end), Span(METADATA, begin, end), START)
+    assert found.warnings[0].endswith("lack velocities: positions' change taken.")
+    assert len(found.episodes) == 1
+    assert_same(steps, start, found.episodes[0])
+    assert not any(s.terminated or s.truncated or s.reward for s in steps)
+    last = finished(steps[-1], True)
+    assert (last.reward, last.terminated, last.truncated) == (1.0, True, False)
+    assert (found.episodes[0].rewards[-1], found.episodes[0].terminations[-1]) == (1.0, True)
+
+
+@pytest.mark.parametrize("name", ["joints", "gripper", "object_pose", "requested", "executed"])
+def test_step_by_step_ends_where_the_whole_is_split(name):
+    rng = np.random.default_rng(3)
+    streams = irregular(rng, 6000)
+    streams = streams._replace(**{name: without(getattr(streams, name), 2000, 4500)})
+    steps, start, problem = grow(streams, START + 500 * MS, START + 5900 * MS, rng)
+    found = resample(streams, Span(METADATA, START + 500 * MS, START + 5900 * MS), START)
+    assert len(found.episodes) == 2
+    assert_same(steps, start, found.episodes[0])
+    topic = getattr(streams, name).topic
+    assert problem.startswith(f"{topic}: nothing new within ")
+    assert "s old at " in problem
+
+
+def test_step_by_step_takes_recorded_ticks():
+    rng = np.random.default_rng(0)
+    streams = irregular(rng)
+    times = 500 + np.arange(40) * 50 + rng.uniform(0, 20, 40)
+    stamps = stream("/stamps", times, np.zeros((40, 4)))
+    streams = streams._replace(stamps=stamps)
+    begin, end = int(stamps.received[0]), START + 2400 * MS
+    steps, start, problem = grow(streams, begin, end, rng, ticked=True)
+    assert problem == ""
+    (episode,), _ = resample(window(streams, 0, end), Span(METADATA, begin, end), START)
+    assert_same(steps, start, episode)
+    streams = streams._replace(stamps=stamps.take(np.arange(10)))
+    steps, _, problem = grow(streams, begin, START + 2900 * MS, rng, ticked=True)
+    assert len(steps) == 9
+    assert problem.startswith("/stamps: no tick within 0.5 s after 0.4")
+
+
+def test_step_by_step_ends_at_a_clock_jump():
+    rng = np.random.default_rng(0)
+    streams = irregular(rng)
+    late = streams.gripper.received > START + 1500 * MS
+    back = streams.gripper.stamps - np.where(late, 30 * NS, 0)
+    jumped = streams._replace(gripper=streams.gripper._replace(stamps=back))
+    steps, start, problem = grow(jumped, START + 500 * MS, START + 2900 * MS, rng)
+    assert problem.startswith("/gripper: clock jump: stamps go back by 29.9")
+    at = int(streams.gripper.received[late][0]) - 1
+    (episode,), _ = resample(window(streams, 0, at), Span(METADATA, START + 500 * MS, at), START)
+    assert_same(steps, start, episode)
+    ahead = streams.gripper._replace(stamps=streams.gripper.stamps + np.where(late, 30 * NS, 0))
+    _, _, problem = grow(streams._replace(gripper=ahead), START + 500 * MS, START + 2900 * MS, rng)
+    assert "/gripper: clock jump: stamps 30." in problem
+    assert "ahead of the receive time" in problem
+
+
+def test_step_by_step_follows_another_clock():
+    rng = np.random.default_rng(0)
+    streams = irregular(rng)
+    moved = streams._replace(
+        **{n: s.moved(3600 * NS) for n, s in streams._asdict().items() if s is not None}
+    )
+    hour = 3600 * NS
+    steps, start, problem = grow(moved, START + hour + 500 * MS, START + hour + 2500 * MS, rng)
+    assert problem == ""
+    span = Span(METADATA, START + hour + 500 * MS, START + hour + 2500 * MS)
+    (episode,), _ = resample(window(moved, 0, START + hour + 2500 * MS), span, START)
+    assert_same(steps, start, episode)

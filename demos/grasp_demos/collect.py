@@ -7,13 +7,14 @@ decodes. No ROS package is imported here.
 from __future__ import annotations
 
 import json
+from bisect import bisect_left
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from grasp_demos.convert.header import EpisodeHeader, parse_header, parse_numbers
 from grasp_demos.episode import ACTORS, DemoError
-from grasp_demos.streams import NS, OUTCOME, Recorded, Stream
+from grasp_demos.header import EpisodeHeader, parse_header, parse_numbers
+from grasp_demos.streams import BEGINNING, NS, OUTCOME, Recorded, Stream
 from grasp_demos.topics import Topics
 from grasp_sim.contract import ACTION_NAMES
 from grasp_sim.ur5e import DOF, JOINT_NAMES
@@ -34,6 +35,13 @@ class Start(NamedTuple):
 
     received: int
     header: EpisodeHeader
+
+
+class Times(NamedTuple):
+    """When a message was received and measured, ns."""
+
+    received: int
+    stamp: int
 
 
 class Collector:
@@ -83,6 +91,21 @@ class Collector:
         except DemoError as error:
             raise DemoError(f"{topic} at {received / NS:.3f} s: {error}") from error
 
+    def assume(self, topic: str, values: Numbers) -> None:
+        """Take these numbers for a topic of which nothing may ever be heard."""
+        self._rows.setdefault(topic, []).insert(0, (0, 0, values))
+
+    def latest(self, topic: str) -> Times | None:
+        """When the topic's last message was received and measured."""
+        rows = self._rows.get(topic)
+        return Times(*rows[-1][:2]) if rows else None
+
+    def forget(self, before: int, topic: str | None = None, keep: int = BEGINNING + 2) -> None:
+        """Drop what was received before a time in ns, of one topic or of all; `keep` messages stay."""
+        for rows in self._rows.values() if topic is None else [self._rows[topic]]:
+            old = bisect_left(rows, before, key=lambda row: row[0])
+            del rows[: max(0, min(old, len(rows) - keep))]
+
     @property
     def first(self) -> int:
         """Receive time in ns of the first message; 0 where there is none."""
@@ -108,12 +131,13 @@ class Collector:
                 )
         return lines
 
-    def recorded(self, begin: int | None = None, end: int | None = None) -> Recorded:
+    def recorded(self, begin: int | None = None, end: int | None = None, *, actions: bool = True) -> Recorded:
         """The streams of what was received from `begin` to `end`, and the last two messages before `begin`.
 
         Two, since a velocity that was not measured follows from the message before.
 
-        Raises DemoError naming the topics without which there is no episode.
+        Raises DemoError naming the topics without which there is no episode, or no state where `actions` is
+        false.
         """
         t = self.topics
         needed = {
@@ -126,7 +150,7 @@ class Collector:
         }  # fmt: skip
         streams = {n: self._stream(topic, begin, end) for n, topic in (needed | others).items()}
         missing = [topic for name, topic in needed.items() if streams[name] is None]
-        if streams["requested"] is None and streams["executed"] is None:
+        if actions and streams["requested"] is None and streams["executed"] is None:
             missing.append(f"{t.requested_action} or {t.executed_action}")
         if missing:
             raise DemoError(f"holds no usable message on {', '.join(missing)}")

@@ -126,8 +126,10 @@ class Resampler:
         """The streams that are used, with their usual delays."""
         streams: dict[str, Stream | None] = {}
         for name, stream in recorded._asdict().items():
-            used = stream is not None and (name in self._usual or name == "object_size")
-            streams[name] = stream._replace(usual=self._usual.get(name)) if used else None
+            if stream is not None and (name in self._usual or name == "object_size"):
+                streams[name] = stream._replace(usual=self._usual.get(name))
+            else:
+                streams[name] = None
         if self._ticked:
             streams["stamps"] = recorded.stamps
         return Recorded(**streams)  # type: ignore[arg-type]

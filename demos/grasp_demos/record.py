@@ -14,18 +14,28 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from grasp_demos.episode import KINDS, Episode, Metadata
 from grasp_demos.reader import demonstrations, read_usable
+from grasp_demos.recorders import load_receiver
 from grasp_demos.recording import record_expert
-from grasp_demos.teleop.session import Session, Summary
+from grasp_demos.resample import MaximumAge
+from grasp_demos.teleop.results import Summary
+from grasp_demos.teleop.session import Session
 from grasp_demos.teleop.sources import OPERATORS, Devices, PageConfig, load_pilot
+from grasp_demos.teleop.topic_session import TopicSession
+from grasp_demos.topics import Topics
+from grasp_demos.watch import Watch
 from grasp_demos.writer import DatasetWriter
 from grasp_sim import registry
 from grasp_sim.cli import require_choice, require_path, run_command
 from grasp_sim.config import EnvConfig
-from grasp_sim.contract import POLICY_RATE_HZ
+from grasp_sim.contract import POLICY_RATE_HZ, ActionScale
 
 __all__ = ["RecordConfig", "main", "record", "record_expert"]
 
-SOURCES = ("expert", *OPERATORS, "policy")
+SOURCES = ("expert", *OPERATORS, "policy", "ros")
+
+MAX_SIDE = 1.0
+"""m of an object that a gripper is to hold."""
+MAX_SYMMETRY = 1000
 
 _log = logging.getLogger(__name__)
 
@@ -36,7 +46,8 @@ class RecordConfig:
 
     source: str = "expert"
     """Who acts. expert: the scripted grasper. keyboard, gamepad, browser: you, with the keys of this
-    terminal, a gamepad, or a page in the browser. policy: that of `bundle`; you take over with `device`."""
+    terminal, a gamepad, or a page in the browser. policy: that of `bundle`; you take over with `device`.
+    ros: whatever moves the robot whose ROS 2 topics are recorded; you begin and judge with `device`."""
     episodes: int = 5
     """Successful demonstrations wanted in the data set; those already there count."""
     seed: int = 0
@@ -56,12 +67,18 @@ class RecordConfig:
     bundle: str = ""
     """Policy: folder of the policy bundle that acts."""
     device: str = "keyboard"
-    """Policy: device with which you take over: keyboard, gamepad or browser."""
+    """Policy and ros: device with which you take over, or judge: keyboard, gamepad or browser."""
     time_limit: float = 60.0
-    """People and policy: s until an episode times out. The expert's is env.horizon."""
+    """All but the expert: s until an episode times out. The expert's is env.horizon."""
     page: PageConfig = field(default_factory=PageConfig)
     gamepad: str = ""
     """Gamepad: its device file, such as /dev/input/event3; empty takes the first that is found."""
+    topics: Topics = field(default_factory=Topics)
+    ages: MaximumAge = field(default_factory=MaximumAge)
+    object_size: list[float] = field(default_factory=list)
+    """Ros: full extents of the object in m, as in [0.04,0.04,0.04]; empty waits for topics.object_size."""
+    object_symmetry: int = 4
+    """Ros: n-fold rotational symmetry of the object about the vertical axis; 0: any rotation looks alike."""
     env: EnvConfig = field(default_factory=EnvConfig)
 
     def __post_init__(self) -> None:
@@ -85,6 +102,12 @@ class RecordConfig:
             )
         if not 1.0 <= self.time_limit <= 3600.0:
             raise ValueError(f"time_limit={self.time_limit} must be from 1 to 3600 s.")
+        if self.object_size and not (
+            len(self.object_size) == 3 and all(0.0 < side < MAX_SIDE for side in self.object_size)
+        ):
+            raise ValueError(f"object_size={self.object_size} must be three lengths above 0 and below 1 m.")
+        if not 0 <= self.object_symmetry <= MAX_SYMMETRY:
+            raise ValueError(f"object_symmetry={self.object_symmetry} must be from 0 to {MAX_SYMMETRY}.")
 
 
 HELP = """\
@@ -95,6 +118,7 @@ Examples:
   grasp-record source=browser out=runs/mine                 your own, on a page in the browser
   grasp-record source=keyboard out=runs/mine                your own, with the keys of this terminal
   grasp-record source=policy bundle=runs/lift/bundle out=runs/help   the policy acts, you take over
+  grasp-record source=ros object_size=[0.04,0.04,0.04] out=runs/real  a real arm that something else moves
   grasp-record kind=clean noise=0.3 out=runs/clean          the expert; its undisturbed intention is learnt
   grasp-record env.name=pybullet-objects out=runs/objects   another simulator and task
 
@@ -105,7 +129,9 @@ Then: grasp-replay path=runs/demos checks them in the simulator, grasp-train dem
 
 def record(config: RecordConfig) -> int:
     """Record as configured and say what was recorded."""
-    return _record_expert(config) if config.source == "expert" else _record_people(config)
+    if config.source == "expert":
+        return _record_expert(config)
+    return _record_topics(config) if config.source == "ros" else _record_people(config)
 
 
 def _record_expert(config: RecordConfig) -> int:
@@ -147,7 +173,6 @@ def _record_expert(config: RecordConfig) -> int:
 
 def _record_people(config: RecordConfig) -> int:
     """A person records, alone or with a policy."""
-    out = Path(config.out)
     settings: dict[str, Any] = vars(config.env) | {"horizon": round(config.time_limit * POLICY_RATE_HZ)}
     env: Any = registry.make(**settings, seed=config.seed)
     pilot, policy = None, ""
@@ -166,10 +191,8 @@ def _record_people(config: RecordConfig) -> int:
     )
     scale, force = env.action_scale, env.task.grip_force
     device = config.device if config.source == "policy" else config.source
-    with DatasetWriter(out) as writer:
-        held, errors = read_usable(out) if any(out.glob("episode_*.npz")) else ([], [])
-        for line in [*writer.warnings, *map(str, errors)]:
-            _log.warning(line)
+    with DatasetWriter(Path(config.out)) as writer:
+        held = _usable(writer)
         with OPERATORS[device](Devices(config.page, config.gamepad, scale)) as operator:
             summary = Session(
                 env,
@@ -185,6 +208,48 @@ def _record_people(config: RecordConfig) -> int:
             ).run()
     print(_summary_line(config, summary, len(demonstrations(held))))
     return 0
+
+
+def _record_topics(config: RecordConfig) -> int:
+    """A person says what becomes of what the topics of a robot tell."""
+    scale = ActionScale()
+    metadata = Metadata(
+        task=config.env.name,
+        control_mode=config.env.control_mode,
+        action_scale=scale,
+        kind=config.kind,
+        source="ros",
+        horizon=round(config.time_limit * POLICY_RATE_HZ),
+        note=config.note,
+    )
+    watch = Watch(
+        config.topics, config.ages, object_size=config.object_size, object_symmetry=config.object_symmetry
+    )
+    receiver = load_receiver("ros", config.topics)
+    with DatasetWriter(Path(config.out)) as writer:
+        held = _usable(writer)
+        operator = OPERATORS[config.device](Devices(config.page, config.gamepad, scale))
+        with receiver, operator:
+            summary = TopicSession(
+                receiver,
+                watch,
+                writer,
+                metadata,
+                operator,
+                wanted=config.episodes,
+                held=len(demonstrations(held)),
+                keep_failures=config.keep_failures is not False,
+            ).run()
+    print(_summary_line(config, summary, len(demonstrations(held))))
+    return 0
+
+
+def _usable(writer: DatasetWriter) -> list[Episode]:
+    """The episodes that the data set holds, with a warning for each that is not whole."""
+    held, errors = read_usable(writer.path) if any(writer.path.glob("episode_*.npz")) else ([], [])
+    for line in [*writer.warnings, *map(str, errors)]:
+        _log.warning(line)
+    return held
 
 
 def _next_seed(held: list[Episode], seed: int) -> int:

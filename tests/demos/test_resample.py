@@ -364,9 +364,7 @@ def test_step_by_step_ends_at_a_clock_jump():
 def test_step_by_step_follows_another_clock():
     rng = np.random.default_rng(0)
     streams = irregular(rng)
-    moved = streams._replace(
-        **{n: s.moved(3600 * NS) for n, s in streams._asdict().items() if s is not None}
-    )
+    moved = streams._replace(**{n: s.moved(3600 * NS) for n, s in streams._asdict().items() if s is not None})
     hour = 3600 * NS
     steps, start, problem = grow(moved, START + hour + 500 * MS, START + hour + 2500 * MS, rng)
     assert problem == ""

@@ -14,10 +14,10 @@ import numpy as np
 
 from grasp_demos.convert import lerobot_layout as layout
 from grasp_demos.convert.format import Format, Imported, ImportSettings, decide
-from grasp_demos.convert.header import EpisodeHeader, parse_header, parse_numbers
 from grasp_demos.convert.lerobot_frames import read_frames
 from grasp_demos.convert.lerobot_write import write
 from grasp_demos.episode import DemoError, Episode, Metadata
+from grasp_demos.header import EpisodeHeader, parse_header, parse_numbers
 from grasp_sim.contract import STATE_WIDTH, ActionScale, encode, unpack_state
 
 MAX_FRAMES = 2_000_000

@@ -13,8 +13,8 @@ import numpy as np
 
 from grasp_demos.convert import lerobot_layout as layout
 from grasp_demos.convert.format import load_package
-from grasp_demos.convert.header import header_json
 from grasp_demos.episode import DemoError, Episode
+from grasp_demos.header import header_json
 
 
 def write(episodes: Sequence[Episode], path: Path) -> None:

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from grasp_demos.convert.format import load_package
-from grasp_demos.convert.header import header_json
 from grasp_demos.episode import ACTORS, DemoError, Episode
+from grasp_demos.header import header_json
 from grasp_demos.streams import NS, OUTCOME
 from grasp_demos.topics import NUMBERS, TEXT, Topics
 from grasp_sim.contract import ACTION_NAMES, GraspState, unpack_state

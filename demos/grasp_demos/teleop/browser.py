@@ -166,7 +166,8 @@ class BrowserOperator(ScenePage):
             label = f"{name.capitalize()} ({_KEYS[name]})"
             self._buttons[name] = self._button(label, _KEYS[name], lambda name=name: self._say(name), text)
         self._button("Close or open the gripper (G)", "G", self._toggle)
-        with gui.add_folder("Move: hold a button, or drag the handle in the scene"):
+        self._moving = gui.add_folder("Move: hold a button, or drag the handle in the scene")
+        with self._moving:
             self._speed = gui.add_slider("speed", min=0.1, max=1.0, step=0.05, initial_value=0.6)
             self._button("Slower (Z)", "Z", lambda: self._change_speed(0.5))
             self._button("Faster (C)", "C", lambda: self._change_speed(2.0))
@@ -248,13 +249,14 @@ class BrowserOperator(ScenePage):
         """Move the scene, and the handle with the tool unless it is being followed."""
         super().show(status)
         self._buttons["take"].visible = status.takes_over
+        self._handle.visible = self._moving.visible = status.moves
         if self._goal is None:
             self._handle.position = status.state.tcp_position
             self._handle.wxyz = _about_z(yaw_of(status.state.tcp_quaternion))
 
     def text(self, status: Status) -> str:
         """Markdown for the person."""
-        closed = "closing" if self._motion.closed else "open"
+        closed = ("closing" if self._motion.closed else "open") if status.moves else ""
         return status_text(status, "holds the object" if status.grasped else closed)
 
 
@@ -299,7 +301,8 @@ def status_text(status: Status, gripper: str = "") -> str:
     """Markdown of how things stand."""
     state = status.state
     heading = {
-        "ready": f"Episode {status.episode}: press start" + ("" if status.takes_over else ", or just move"),
+        "ready": f"Episode {status.episode}: press start"
+        + ("" if status.takes_over or not status.moves else ", or just move"),
         "recording": f"Recording episode {status.episode}",
         "paused": f"Episode {status.episode} is held: no page is open",
     }[status.phase]

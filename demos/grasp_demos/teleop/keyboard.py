@@ -163,13 +163,14 @@ def panel(status: Status, motion: KeyMotion) -> Panel:
         "gripper",
         f"{1000 * state.gripper_opening:5.0f} mm",
         f"{state.gripper_force:5.0f} N",
-        "holds the object" if status.grasped else "closing" if motion.closed else "open",
-        f"speed {motion.speed:.0%}",
+        "holds the object" if status.grasped else _wanted(status, motion),
+        f"speed {motion.speed:.0%}" if status.moves else "",
     )
     keys = Table.grid(padding=(0, 3))
-    keys.add_row("w s / up down", "forward, back", "a d / left right", "left, right")
-    keys.add_row("r f / page up, down", "up, down", "q e", "turn left, right")
-    keys.add_row("space", "close or open", "+ -", "faster, slower")
+    if status.moves:
+        keys.add_row("w s / up down", "forward, back", "a d / left right", "left, right")
+        keys.add_row("r f / page up, down", "up, down", "q e", "turn left, right")
+        keys.add_row("space", "close or open", "+ -", "faster, slower")
     said: dict[str, str] = {}
     for key, command in KEY_COMMANDS.items():
         said.setdefault(command, key)
@@ -184,6 +185,8 @@ def panel(status: Status, motion: KeyMotion) -> Panel:
     }[status.phase]
     if status.phase == "ready" and status.takes_over:
         title = f"episode {status.episode}: press enter, and the policy begins"
+    if status.phase == "ready" and not status.moves:
+        title = f"episode {status.episode}: press enter to begin"
     lines = [f"{status.recorded} of {status.wanted} demonstrations"]
     if status.phase == "recording":
         lines.append(f"{status.actor} acts" if status.takes_over else "")
@@ -193,3 +196,10 @@ def panel(status: Status, motion: KeyMotion) -> Panel:
         lines.append(f"{status.late} late steps: the machine is too slow")
     head = "   ".join(line for line in lines if line)
     return Panel(Group(head, status.verdict, "", numbers, "", keys), title=title)
+
+
+def _wanted(status: Status, motion: KeyMotion) -> str:
+    """What the fingers were told, as far as the device tells them."""
+    if not status.moves:
+        return ""
+    return "closing" if motion.closed else "open"

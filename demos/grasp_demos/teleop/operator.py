@@ -87,6 +87,8 @@ class Status:
     """How the last episode ended."""
     takes_over: bool = False
     """There is a policy that the person can take over from."""
+    moves: bool = True
+    """The device moves the arm; False where something else does and the person only says what it was."""
 
 
 class Operator(Protocol):

@@ -15,13 +15,14 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
-from grasp_demos.episode import Episode, Metadata, Step
+from grasp_demos.episode import Metadata, Step
 from grasp_demos.recording import Arm
 from grasp_demos.teleop.operator import OPENING, Intent, Operator, Status, action_of
+from grasp_demos.teleop.results import Results, Summary
 from grasp_demos.writer import DatasetWriter, Recording
 from grasp_sim.contract import GraspState
 
@@ -72,17 +73,6 @@ class Pace:
             self._next = self.clock()
 
 
-class Summary(NamedTuple):
-    """What a session recorded."""
-
-    successes: int
-    failures: int
-    """Kept, marked as failures; they are never shown to a learner."""
-    discarded: int
-    late: int
-    """Steps that began late: the machine was too slow for the rate."""
-
-
 class Session:
     """Records into one data set until it holds enough demonstrations or the person stops."""
 
@@ -117,13 +107,10 @@ class Session:
         """
         self.env, self.writer, self.operator, self.pilot = env, writer, operator, pilot
         self._metadata, self._force = metadata, force
-        self._wanted, self._held = wanted, held
-        self._keep_failures = keep_failures
+        self._wanted = wanted
+        self._results = Results(writer, held=held, keep_failures=keep_failures)
         self._pace = pace or Pace(metadata.rate_hz)
         self._seed = seed
-        self._last: Episode | None = None
-        self._verdict = ""
-        self._counts = {"successes": 0, "failures": 0, "discarded": 0}
         self._info: dict[str, Any] = {}
         self._snapshot: dict[str, np.ndarray] = {}
         self._number = 1
@@ -131,14 +118,14 @@ class Session:
 
     def run(self) -> Summary:
         """Record. An exception, Ctrl-C among them, leaves the running episode stored as incomplete."""
-        while self._held < self._wanted:
+        while self._results.held < self._wanted:
             observation, self._info = self.env.reset(seed=self._seed)
             self._snapshot, self._number = self.env.snapshot(), self.writer.next_index + 1
             self._takes, self._acted_at = False, -np.inf
             self.operator.begin(closed=False)
             if not self._await_start() or not self._record(observation):
                 break
-        return Summary(**self._counts, late=self._pace.late)
+        return self._results.summary(late=self._pace.late)
 
     # ---- between episodes
 
@@ -151,7 +138,7 @@ class Session:
             if intent.command == "quit":
                 return False
             if intent.command in ("discard", "failure"):
-                self._change_last(intent.command)
+                self._results.change_last(intent.command)
             if intent.command == "start":
                 return True
             if intent.acting:
@@ -163,24 +150,6 @@ class Session:
                 acted_at = now
             self._show("ready", 0, 0)
             self._pace.wait()
-
-    def _change_last(self, command: str) -> None:
-        """Throw the last episode away, or call it a failure."""
-        last, self._last = self._last, None
-        if last is None:
-            self._verdict = "there is no episode to change"
-            return
-        name = f"episode {last.metadata.index}"
-        self._held -= last.is_demonstration
-        self._counts["successes" if last.metadata.success else "failures"] -= 1
-        if command == "discard":
-            self.writer.set_aside(last)
-            self._counts["discarded"] += 1
-            self._verdict = f"{name} was thrown away"
-        else:
-            self.writer.rewrite(last, success=False, note="called a failure by the operator")
-            self._counts["failures"] += 1
-            self._verdict = f"{name} is a failure now"
 
     # ---- an episode
 
@@ -258,11 +227,9 @@ class Session:
         """The person ends the episode."""
         if steps == 0:
             recording.discard()
-            self._verdict = "nothing was recorded"
+            self._results.verdict = "nothing was recorded"
         elif command == "discard":
-            recording.discard()
-            self._counts["discarded"] += 1
-            self._verdict = "thrown away; the same start again"
+            self._results.discard(recording, "thrown away; the same start again")
         elif command == "quit":
             recording.finish(success=False, complete=False, note="the operator stopped recording")
         elif command == "failure":
@@ -272,20 +239,7 @@ class Session:
         return command != "quit"
 
     def _finish(self, recording: Recording, success: bool, note: str) -> None:
-        if success:
-            self._last = recording.finish(success=True, note=self._metadata.note)
-            self._held += 1
-            self._counts["successes"] += 1
-            self._verdict = f"success: episode {self._last.metadata.index}, {len(self._last)} steps"
-        elif self._keep_failures:
-            self._last = recording.finish(success=False, note=note)
-            self._counts["failures"] += 1
-            self._verdict = f"failure ({note}): episode {self._last.metadata.index} is kept as one"
-        else:
-            recording.discard()
-            self._last = None
-            self._counts["discarded"] += 1
-            self._verdict = f"failure ({note}): thrown away"
+        self._results.finish(recording, success, note)
         self._seed += 1
 
     # ---- telling
@@ -303,13 +257,13 @@ class Session:
                 episode=self._number,
                 step=step,
                 horizon=self.env.horizon,
-                recorded=self._held,
+                recorded=self._results.held,
                 wanted=self._wanted,
                 slips=slips,
                 actor=actor,
                 grasped=bool(self._info.get("grasped", False)),
                 late=self._pace.late,
-                verdict=self._verdict,
+                verdict=self._results.verdict,
                 takes_over=self.pilot is not None,
             )
         )

@@ -1,8 +1,10 @@
 """Resampling while the messages come in: step by step, with the numbers that `resample` gives afterwards.
 
 A state is final when its tick has passed. The action of a step is final when a command stamped after its tick
-is there, on every topic of actions; that is one period later as a rule. A command that does not come ends the
-episode after twice its maximum age.
+is there, on every topic of actions; that is one period later as a rule.
+
+Where commands stop, the task may be done: the episode rests, and ends one period after the last command if
+that is asked for. If they go on after more than their maximum age, it is a gap.
 
 Whatever leaves steps out of `resample` ends the episode here, before the first such step: the person sees it
 and begins again, instead of finding the episode in parts.
@@ -17,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from grasp_demos.episode import ACTORS, Episode, Step
-from grasp_demos.gaps import latest
+from grasp_demos.gaps import latest, stale
 from grasp_demos.resample import Faults, MaximumAge, assemble, find_faults, prepare
 from grasp_demos.streams import NS, Recorded, Span, Stream
 from grasp_sim.contract import GraspState, unpack_state
@@ -26,7 +28,9 @@ HISTORY = 3 * NS
 """ns before its last tick from which `Resampler.advance` has to be given messages: a command may be stamped
 ahead of its receipt, and a velocity may have to follow from the message before."""
 MAX_TICK_DELAY = NS // 2
-"""ns without a recorded tick that end an episode."""
+"""ns without a recorded tick after which an episode rests."""
+REST = 30 * NS
+"""ns that an episode may rest; messages are kept all the while."""
 
 
 class Advance(NamedTuple):
@@ -36,6 +40,8 @@ class Advance(NamedTuple):
     """In order, following those given before; reward and ends are those of a running episode."""
     problem: str
     """Why the episode is over before what was asked, in one line; empty where it is not."""
+    resting: str
+    """Which commands or ticks have stopped, so that no step becomes final; empty where none have."""
 
 
 class Resampler:
@@ -90,28 +96,33 @@ class Resampler:
             jump = min(jumps)
             problem, now, end = jump.line, jump.received - 1, True
             recorded = _until(recorded, now)
-        stalled = any(s.stamps[-1] + 2 * self._limits.command * NS < now for s in recorded.commands)
+        answered = min(int(stream.stamps[-1]) for stream in recorded.commands)
+        silent = answered + 2 * self._limits.command * NS < now
+        if end and answered + self._limits.command * NS < now:
+            now = answered + self._period
         ticks = self._ticks(recorded, first, now)
-        if self._ticked and not problem and now - int(ticks[-1] if len(ticks) else first) > MAX_TICK_DELAY:
-            assert recorded.stamps is not None
-            problem = self._no_tick(recorded.stamps.topic, ticks, first)
-            end = True
+        ticked = int(ticks[-1]) if len(ticks) else first
+        resting = ""
+        if not end and (silent or (self._ticked and now - ticked > MAX_TICK_DELAY)):
+            resting = self._rest(recorded, answered, silent)
+            gone = _gone(recorded, self._limits, now, first)
+            if gone or now - min(answered, ticked) > REST:
+                end, problem = True, gone or f"{resting} for {REST / NS:g} s"
         final = len(ticks) - 1
-        if not (end or stalled):
-            answered = min(int(s.stamps[-1]) for s in recorded.commands)
+        if not end:
             final = min(final, int(np.searchsorted(ticks, answered, side="left")))
         self._over = bool(end or problem)
         if final < 1:
-            return Advance([], problem)
+            return Advance([], problem, resting)
         ticks = ticks[: final + 1]
         faults = find_faults(recorded, ticks, span, self._limits)
         wrong = np.flatnonzero(~faults.usable)
         if len(wrong):
             self._over = True
+            problem = _name(recorded, faults, int(wrong[0]), ticks, first)
             ticks = ticks[: wrong[0] + 1]
-            problem = _name(recorded, faults, int(wrong[0]), int(ticks[-1]), first)
         if len(ticks) < 2:
-            return Advance([], problem)
+            return Advance([], problem, resting)
         if span.origin is None:
             span = span._replace(origin=int(ticks[0]))
             self._span = self._span._replace(origin=span.origin)
@@ -120,7 +131,7 @@ class Resampler:
         if self.start is None:
             self.start = episode.start
         self._last = int(ticks[-1]) + self._shift
-        return Advance(_steps(episode), problem)
+        return Advance(_steps(episode), problem, resting)
 
     def _known(self, recorded: Recorded) -> Recorded:
         """The streams that are used, with their usual delays."""
@@ -143,30 +154,50 @@ class Resampler:
         ticks = np.unique(recorded.stamps.received)
         return ticks[(ticks >= start) & (ticks <= now)]
 
-    @staticmethod
-    def _no_tick(topic: str, ticks: np.ndarray, first: int) -> str:
-        at = (int(ticks[-1] if len(ticks) else first) - first) / NS
-        return f"{topic}: no tick within {MAX_TICK_DELAY / NS:g} s after {at:.3f} s"
+    def _rest(self, recorded: Recorded, answered: int, silent: bool) -> str:
+        """Which source of commands or ticks has stopped."""
+        if not silent:
+            assert recorded.stamps is not None
+            return f"{recorded.stamps.topic}: no more ticks"
+        topic = next(s.topic for s in recorded.commands if s.stamps[-1] == answered)
+        return f"{topic}: no more commands"
 
 
-def _name(recorded: Recorded, faults: Faults, step: int, tick: int, first: int) -> str:
-    """The sources at fault in the step that begins at `tick`, with the ages of their latest messages."""
+def _gone(recorded: Recorded, limits: MaximumAge, now: int, first: int) -> str:
+    """The sources of the state that are silent at `now`."""
+    lines = []
+    for name in _MEASURED:
+        stream, limit = getattr(recorded, name), getattr(limits, name)
+        if stale(stream, np.array([now]), limit)[0]:
+            lines.append(_silence(stream.topic, limit, now - int(stream.stamps[-1]), now - first))
+    return "; ".join(lines)
+
+
+def _name(recorded: Recorded, faults: Faults, step: int, ticks: np.ndarray, first: int) -> str:
+    """The sources at fault in a step, with the ages of their latest messages."""
     lines = []
     for position, (topic, limit, bad) in enumerate(faults.silent):
         measured = position < len(_MEASURED)
         if not (bad[step] or (measured and bad[step + 1])):
             continue
-        stream = (
-            getattr(recorded, _MEASURED[position])
-            if measured
-            else recorded.commands[position - len(_MEASURED)]
-        )
-        used = int(latest(stream.received if measured else stream.stamps, np.array([tick]))[0])
-        age = f"the latest is {(tick - int(stream.stamps[used])) / NS:.3f} s old" if used >= 0 else "none yet"
-        lines.append(f"{topic}: nothing new within {limit:g} s, {age}")
+        if measured:
+            stream = getattr(recorded, _MEASURED[position])
+            times = stream.received
+        else:
+            stream = recorded.commands[position - len(_MEASURED)]
+            times = stream.stamps
+        at = int(ticks[step if bad[step] else step + 1])
+        used = int(latest(times, np.array([at]))[0])
+        age = at - int(stream.stamps[used]) if used >= 0 else None
+        lines.append(_silence(topic, limit, age, at - first))
     if not lines and recorded.stamps is not None:
-        lines.append(f"{recorded.stamps.topic}: the next tick is late")
-    return f"{'; '.join(lines)} at {(tick - first) / NS:.3f} s"
+        lines.append(f"{recorded.stamps.topic}: the next tick is late at {(ticks[step] - first) / NS:.3f} s")
+    return "; ".join(lines)
+
+
+def _silence(topic: str, limit: float, age: int | None, at: int) -> str:
+    held = "none yet" if age is None else f"the latest is {age / NS:.3f} s old"
+    return f"{topic}: nothing new within {limit:g} s, {held} at {at / NS:.3f} s"
 
 
 _MEASURED = ("joints", "gripper", "object_pose")

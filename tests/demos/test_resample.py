@@ -341,7 +341,37 @@ def test_step_by_step_takes_recorded_ticks():
     streams = streams._replace(stamps=stamps.take(np.arange(10)))
     steps, _, problem = grow(streams, begin, START + 2900 * MS, rng, ticked=True)
     assert len(steps) == 9
-    assert problem.startswith("/stamps: no tick within 0.5 s after 0.4")
+    assert problem == ""
+
+
+def test_where_commands_stop_the_episode_rests_and_ends_with_the_last():
+    rng = np.random.default_rng(1)
+    streams = irregular(rng)
+    cut = streams.requested.received <= START + 1500 * MS  # type: ignore[union-attr]
+    streams = streams._replace(
+        requested=streams.requested.take(cut),  # type: ignore[union-attr]
+        executed=streams.executed.take(streams.executed.received <= START + 1490 * MS),  # type: ignore[union-attr]
+    )
+    steps, start, problem = grow(streams, START + 500 * MS, START + 2900 * MS, rng)
+    assert problem == ""
+    last = min(int(s.stamps[-1]) for s in streams.commands)
+    (episode,), _ = resample(streams, Span(METADATA, START + 500 * MS, last + 50 * MS), START)
+    assert_same(steps, start, episode)
+
+
+def test_a_robot_that_is_gone_ends_the_episode_though_commands_stopped_too():
+    rng = np.random.default_rng(1)
+    streams = irregular(rng, 4000)
+    streams = Recorded(*(s and s.take(s.received <= START + 1500 * MS) for s in streams))
+    steps, start, problem = grow(streams, START + 500 * MS, START + 5900 * MS, rng)
+    assert problem.startswith("/joint_states: nothing new within 0.2 s, the latest is 0.2")
+    found = resample(streams, Span(METADATA, START + 500 * MS, START + 5900 * MS), START)
+    assert_same(steps, start, found.episodes[0])
+    other = irregular(rng, 60_000)
+    requested, executed = (s.take(s.received <= START + 900 * MS) for s in other.commands)
+    resting = other._replace(requested=requested, executed=executed)
+    _, _, problem = grow(resting, START + 500 * MS, START + 55_000 * MS, rng)
+    assert problem.startswith("/requested_action: nothing new within 0.5 s")
 
 
 def test_step_by_step_ends_at_a_clock_jump():

@@ -204,19 +204,30 @@ def test_a_source_that_stops_ends_the_episode_as_incomplete(
     stop = begin + 10 * PERIOD
     actions = (T.requested_action, T.executed_action, T.intended_action)
     silent = actions if topic in actions else (topic,)
-    messages = [m for m in messages if not (m[0] in silent and m[1] > stop)]
+    messages = [m for m in messages if not (m[0] in silent and stop < m[1] < stop + 2 * NS)]
     _, person = record(messages, begin, {begin - NS // 2: "start", end: "success", end + NS: "quit"})
     (held,) = recorded(tmp_path)
     # A state may be that old; a command is for the step that begins then.
     assert len(held) == 10 + round(limit * 20) + (topic in actions)
     assert (held.metadata.success, held.metadata.complete) == (False, False)
-    age = limit + 0.05 if topic in actions else limit
+    at = 0.05 * (len(held) + (topic not in actions))
     assert held.metadata.note.startswith(
-        f"{topic}: nothing new within {limit:g} s, the latest is {age:.3f} s old"
+        f"{topic}: nothing new within {limit:g} s, the latest is {limit + 0.05:.3f} s old at {at:.3f} s"
     )
-    assert held.metadata.note.endswith(f" at {len(held) * 0.05:.3f} s")
     assert validate(held) == []
     assert any("are kept as incomplete" in line for line in person.told)
+
+
+def test_when_commands_stop_the_person_has_time_to_judge(make_episode, on_an_arm, record, tmp_path):
+    messages, begin, end = messages_of(on_an_arm(make_episode(60, 0), 0), change=plain())
+    last = begin + 20 * PERIOD
+    messages = [m for m in messages if not (m[0].endswith("_action") and m[1] > last)]
+    _, person = record(messages, begin, {begin - NS // 2: "start", end: "success", end + 1: "quit"})
+    (held,) = recorded(tmp_path)
+    assert held.is_demonstration
+    assert len(held) == 21
+    line = "/requested_action: no more commands; say what became of the episode"
+    assert f"waiting: {line}" in person.told
 
 
 def spoil(topic_at_fault, at, spoiler):
@@ -374,7 +385,7 @@ def test_an_episode_that_no_learner_could_use_is_a_failure(episode, record, tmp_
     messages, begin, end = messages_of(
         replace(episode, executed_actions=np.zeros_like(episode.executed_actions)), change=plain()
     )
-    summary, person = record(messages, begin, {begin - NS // 2: "start", end: "success", end + 1: "quit"})
+    summary, _ = record(messages, begin, {begin - NS // 2: "start", end: "success", end + 1: "quit"})
     (held,) = read_dataset(tmp_path / "demos")
     assert not held.metadata.success
     assert "cannot be learnt from" in held.metadata.note

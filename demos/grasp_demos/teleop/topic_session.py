@@ -64,6 +64,7 @@ class TopicSession:
         self._recording: Recording | None = None
         self._next: Step | None = None
         self._steps = 0
+        self._resting = ""
         self._stop = False
 
     def run(self) -> Summary:
@@ -123,6 +124,7 @@ class TopicSession:
             return
         for step in advance.steps[: self._metadata.horizon - self._steps]:
             self._append(step)
+        self._resting = advance.resting
         problem = advance.problem or (fault.line if fault else "")
         if not problem and not end and self._steps >= self._metadata.horizon:
             end = "time"
@@ -170,7 +172,7 @@ class TopicSession:
     def _over(self, verdict: str) -> None:
         self._results.verdict = verdict
         self._asked = self._resampler = self._recording = self._next = None
-        self._steps = 0
+        self._steps, self._resting = 0, ""
 
     # ---- telling
 
@@ -178,6 +180,8 @@ class TopicSession:
         lines = self._watch.missing() if self._asked is None else []
         if self._asked is not None and self._resampler is None:
             lines = [self._watch.missing_commands()]
+        elif self._resting:
+            lines = [f"{self._resting}; say what became of the episode"]
         waiting = f"waiting: {'; '.join(lines)}" if any(lines) else ""
         self._operator.show(
             Status(

@@ -280,8 +280,9 @@ def _actions(recorded: Recorded, ticks: np.ndarray) -> tuple[np.ndarray, np.ndar
         return stream.values[np.maximum(latest(stream.stamps, ticks), 0)].astype(np.float32)
 
     requested = held(recorded.command)
-    executed = np.clip(requested, -1.0, 1.0) if recorded.executed is None else held(recorded.executed)
-    return requested, executed, requested if recorded.intended is None else held(recorded.intended)
+    possible = np.clip(requested, -1.0, 1.0)
+    executed = possible if recorded.executed is None else held(recorded.executed)
+    return requested, executed, possible if recorded.intended is None else held(recorded.intended)
 
 
 def _outcomes(stream: Stream | None, span: Span, ticks: np.ndarray) -> np.ndarray:

@@ -1,0 +1,321 @@
+"""Recording from real ROS 2 topics: a driver in a process of its own, the command in a terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("rclpy")
+
+from grasp_demos.convert import FORMATS
+from grasp_demos.convert.format import ImportSettings
+from grasp_demos.reader import read_dataset
+from grasp_demos.recorders import load_receiver
+from grasp_demos.recording import record_expert
+from grasp_demos.topics import Topics
+from grasp_demos.validate import require_valid, validate
+from grasp_demos.writer import DatasetWriter
+from grasp_sim import registry
+from grasp_sim.contract import unpack_state
+from grasp_sim.errors import UserError
+
+DRIVER = Path(__file__).with_name("fake_driver.py")
+
+
+@pytest.fixture
+def domain(monkeypatch):
+    """A ROS domain of this test's own."""
+    monkeypatch.setenv("ROS_DOMAIN_ID", str(60 + os.getpid() % 40))
+    monkeypatch.setenv("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
+
+
+@pytest.fixture(scope="module")
+def simulated(tmp_path_factory):
+    """A successful grasp of the scripted expert, as a file."""
+    env = registry.make(name="pybullet-lift", seed=0)
+    folder = tmp_path_factory.mktemp("simulated")
+    (episode,) = record_expert(
+        env, folder, task="pybullet-lift", episodes=1, rng=np.random.default_rng(0), noise=0.05
+    )
+    env.close()
+    return episode
+
+
+def wait_for(condition, seconds: float = 60.0, what=lambda: ""):
+    """Poll until it holds."""
+    end = time.monotonic() + seconds
+    while not (value := condition()):
+        assert time.monotonic() < end, f"not within {seconds} s: {what()}"
+        time.sleep(0.05)
+    return value
+
+
+class Process:
+    """A command in a terminal of its own, whose picture is read and whose keys are pressed."""
+
+    def __init__(self, *command: str) -> None:
+        self._screen, inside = pty.openpty()
+        environment = {**os.environ, "COLUMNS": "200", "LINES": "30", "TERM": "xterm", "NO_COLOR": "1"}
+        self.process = subprocess.Popen(
+            [sys.executable, *command], stdin=inside, stdout=inside, stderr=inside, env=environment,
+            start_new_session=True,
+        )  # fmt: skip
+        os.close(inside)
+        self.text = ""
+
+    def read(self) -> str:
+        while select.select([self._screen], [], [], 0.02)[0]:
+            try:
+                data = os.read(self._screen, 65536)
+            except OSError:  # the command has ended
+                break
+            self.text += re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", data.decode(errors="replace"))
+        self.text = self.text[-20000:]
+        return self.text
+
+    def saw(self, text: str, seconds: float = 60.0) -> None:
+        wait_for(lambda: text in self.read(), seconds, lambda: f"{text!r} in {self.text[-3000:]}")
+
+    def press(self, key: str) -> None:
+        """Press a key, and look at what is shown from now on."""
+        self.read()
+        self.text = ""
+        os.write(self._screen, key.encode())
+
+    def wait(self) -> int:
+        """Its exit code; what it writes is read meanwhile, or it would be held up."""
+        wait_for(lambda: self.read() and self.process.poll() is not None, 30, lambda: self.text[-3000:])
+        self.read()
+        return self.process.returncode
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        os.close(self._screen)
+
+
+@pytest.fixture
+def start(domain, simulated, tmp_path):
+    """Starts the driver, and the command when asked to."""
+    running: list[Process] = []
+
+    def driver(fault: str) -> Process:
+        running.append(Process(str(DRIVER), str(simulated.path), str(tmp_path), fault))
+        return running[-1]
+
+    def recorder(*settings: str) -> Process:
+        out = tmp_path / "demos"
+        command = ["-m", "grasp_demos.record", "source=ros", f"out={out}", "env.name=pybullet-lift"]
+        running.append(Process(*command, "page.show=false", *settings))
+        return running[-1]
+
+    yield driver, recorder
+    for process in running:
+        process.end()
+
+
+def begin(recorder: Process, folder: Path) -> None:
+    """Start an episode once all sources are there, and let the driver move."""
+    recorder.saw("press enter to begin")
+
+    def ready() -> bool:
+        recorder.press("")
+        time.sleep(0.3)
+        picture = recorder.read()
+        return "press enter to begin" in picture and "waiting" not in picture
+
+    wait_for(ready, 60, lambda: recorder.text[-2000:])
+    recorder.press("\r")
+    recorder.saw("no command on /requested_action or /executed_action")
+    (folder / "go").touch()
+
+
+@pytest.mark.slow
+def test_a_grasp_is_recorded_from_a_drivers_topics(start, simulated, tmp_path):
+    start_driver, start_recorder = start
+    recorder = start_recorder("episodes=1")
+    recorder.saw("waiting: /joint_states: no message yet; /gripper/joint_states: no message yet;")
+    recorder.press("\r")
+    recorder.saw("not begun: /joint_states: no message yet")
+    driver = start_driver("nothing")
+    begin(recorder, tmp_path)
+    driver.saw("done")
+    recorder.saw("/requested_action: no more commands; say what became of the episode")
+    recorder.press("1")
+    assert recorder.wait() == 0
+    assert "holds 1 of 1 demonstrations, 1 of them new" in recorder.read()
+    (held,) = read_dataset(tmp_path / "demos")
+    require_valid([held])
+    assert held.is_demonstration
+    assert len(held) == len(simulated)
+    assert (held.rewards[-1], held.terminations[-1], held.rewards[:-1].any()) == (1.0, True, False)
+    check = [sys.executable, "-m", "grasp_demos.commands", "check", str(tmp_path / "demos")]
+    report = tmp_path / "check.json"
+    done = subprocess.run([*check, f"report={report}"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert json.loads(report.read_text())["summary"]["errors"] == 0
+    np.testing.assert_array_equal(held.requested_actions, simulated.requested_actions)
+    np.testing.assert_array_equal(held.executed_actions, simulated.executed_actions)
+    # The driver interpolates the simulated joints at 125 Hz; the arm moves by less than that in a period.
+    np.testing.assert_allclose(held.states[:, :6], simulated.states[:, :6], atol=0.05)
+
+
+@pytest.mark.slow
+def test_recorded_live_is_imported_from_the_export(start, simulated, tmp_path):
+    start_driver, start_recorder = start
+    recorder = start_recorder("episodes=1")
+    driver = start_driver("as-exported")
+    begin(recorder, tmp_path)
+    driver.saw("done")
+    recorder.press("1")
+    assert recorder.wait() == 0
+    (held,) = read_dataset(tmp_path / "demos")
+    require_valid([held])
+    FORMATS["mcap"].write([simulated], tmp_path / "bag.mcap")
+    (imported,) = FORMATS["mcap"].read(tmp_path / "bag.mcap", ImportSettings()).episodes
+    assert len(held) == len(imported)
+    for name in ("intended_actions", "requested_actions", "executed_actions"):
+        np.testing.assert_array_equal(getattr(held, name), getattr(imported, name))
+    # The tick is a moment after the state's own time; all else is the same to the last bit.
+    np.testing.assert_array_equal(held.observations[:, :-1], imported.observations[:, :-1])
+    same = 0
+    for a, b in zip(map(unpack_state, held.states), map(unpack_state, imported.states), strict=True):
+        np.testing.assert_array_equal(a.joint_positions, b.joint_positions)
+        np.testing.assert_array_equal(a.joint_velocities, b.joint_velocities)
+        np.testing.assert_array_equal(a.tcp_quaternion, b.tcp_quaternion)
+        same += 1
+    assert same == len(simulated) + 1
+
+
+FAULTS = {
+    "nan": "/joint_states: position of elbow_joint is nan",
+    "missing": "/joint_states: it lacks elbow_joint; it has shoulder_lift_joint",
+    "wrong-size": "/joint_states: it has 4 numbers of position for 7 names",
+    "stale-object": "/object_pose: nothing new within 1 s, the latest is 1.",
+    "back": "/joint_states: clock jump: stamps go back by 29.9",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", FAULTS)
+def test_what_goes_wrong_ends_the_episode_and_is_named(fault, start, simulated, tmp_path):
+    start_driver, start_recorder = start
+    recorder = start_recorder("episodes=1")
+    start_driver(fault)
+    begin(recorder, tmp_path)
+    recorder.saw("broken off")
+    recorder.press("x")
+    assert recorder.wait() == 0
+    (held,) = read_dataset(tmp_path / "demos")
+    assert validate(held) == []
+    assert held.metadata.note.startswith(FAULTS[fault])
+    assert (held.metadata.complete, held.metadata.success) == (False, False)
+    assert 15 <= len(held) <= 45
+    np.testing.assert_array_equal(held.requested_actions, simulated.requested_actions[: len(held)])
+
+
+@pytest.mark.slow
+def test_a_flood_of_messages_is_survived(start, tmp_path):
+    start_driver, start_recorder = start
+    recorder = start_recorder("episodes=1")
+    driver = start_driver("flood")
+    begin(recorder, tmp_path)
+    recorder.saw("step 20")
+    driver.saw("done", 120)
+    recorder.press("1")
+    wait_for(lambda: (tmp_path / "demos" / "episode_000000.npz").exists(), 60, recorder.read)
+    (held,) = read_dataset(tmp_path / "demos")
+    assert validate(held) == []
+    # Either it kept up, or it said why not.
+    assert held.is_demonstration or held.metadata.note
+
+
+@pytest.mark.slow
+def test_a_driver_that_is_killed_ends_the_episode(start, simulated, tmp_path):
+    start_driver, start_recorder = start
+    recorder = start_recorder("episodes=1")
+    driver = start_driver("nothing")
+    begin(recorder, tmp_path)
+    recorder.saw("step 20")
+    driver.process.send_signal(signal.SIGKILL)
+    recorder.saw("broken off")
+    recorder.saw("waiting: /joint_states: nothing new within 0.2 s")
+    recorder.press("\r")
+    recorder.saw("not begun: /joint_states: nothing new within 0.2 s")
+    recorder.press("x")
+    assert recorder.wait() == 0
+    (held,) = read_dataset(tmp_path / "demos")
+    assert validate(held) == []
+    assert held.metadata.note.startswith("/joint_states: nothing new within 0.2 s, the latest is 0.")
+    assert 20 <= len(held) <= len(simulated)
+
+
+@pytest.mark.slow
+def test_a_recorder_that_is_killed_loses_at_most_its_last_steps(start, simulated, tmp_path):
+    start_driver, start_recorder = start
+    recorder = start_recorder("episodes=1")
+    start_driver("nothing")
+    begin(recorder, tmp_path)
+    recorder.saw("step 25")
+    recorder.process.send_signal(signal.SIGKILL)
+    recorder.process.wait()
+    with DatasetWriter(tmp_path / "demos") as writer:
+        assert "was recovered (incomplete, with its" in writer.warnings[0]
+    (held,) = read_dataset(tmp_path / "demos")
+    assert validate(held) == []
+    assert len(held) >= 24
+    np.testing.assert_array_equal(held.requested_actions, simulated.requested_actions[: len(held)])
+
+
+@pytest.mark.slow
+def test_ctrl_c_keeps_what_there_is_and_leaves_no_process(start, tmp_path):
+    start_driver, start_recorder = start
+    recorder = start_recorder("episodes=1")
+    start_driver("nothing")
+    begin(recorder, tmp_path)
+    recorder.saw("step 10")
+    recorder.process.send_signal(signal.SIGINT)
+    assert recorder.wait() == 130
+    assert "stopped by the keyboard" in recorder.read()
+    (held,) = read_dataset(tmp_path / "demos")
+    assert len(held) >= 9
+    assert held.metadata.note == "the recorder was stopped"
+
+
+def test_no_thread_is_left(domain):
+    before = threading.active_count()
+    for _ in range(2):
+        with load_receiver("ros", Topics()) as receiver:
+            assert receiver.take().messages == []
+            assert threading.active_count() == before + 1
+        assert threading.active_count() == before
+
+
+def test_a_name_that_is_no_topic_is_refused(domain):
+    with (
+        pytest.raises(UserError, match=r"topics\.object_pose=no topic cannot be a topic"),
+        load_receiver("ros", Topics(object_pose="no topic")),
+    ):
+        pass
+
+
+def test_without_rclpy_the_command_says_how_to_install_it(tmp_path):
+    code = "import sys; sys.modules['rclpy'] = None; from grasp_demos.record import main; sys.exit(main())"
+    command = [sys.executable, "-c", code, "source=ros", f"out={tmp_path / 'demos'}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "pip install -c requirements.lock -e '.[ros]'" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert not (tmp_path / "demos").exists()

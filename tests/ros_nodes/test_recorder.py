@@ -303,6 +303,44 @@ def test_no_thread_is_left(domain):
         assert threading.active_count() == before
 
 
+def test_every_publisher_is_heard_and_what_was_latched_before(domain):
+    from geometry_msgs.msg import Vector3Stamped
+    from rclpy.context import Context
+    from rclpy.node import Node
+    from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
+    from sensor_msgs.msg import JointState
+
+    topics, context = Topics(joint_states="/arm/states", gripper="/hand/states"), Context()
+    context.init()
+    node = Node("publisher", context=context)
+    latched = QoSProfile(
+        depth=1, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL
+    )
+    size = node.create_publisher(Vector3Stamped, topics.object_size, latched)
+    size.publish(Vector3Stamped())
+    modest = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
+    arm = node.create_publisher(JointState, topics.joint_states, modest)
+    hand = node.create_publisher(JointState, topics.gripper, QoSProfile(depth=1))
+    heard, times = set(), []
+    try:
+        with load_receiver("ros", topics) as receiver:
+
+            def all_heard() -> bool:
+                arm.publish(JointState())
+                hand.publish(JointState())
+                received = receiver.take()
+                heard.update(topic for topic, _, _ in received.messages)
+                times.extend([at for _, at, _ in received.messages] + [received.now])
+                return heard == {topics.object_size, topics.joint_states, topics.gripper}
+
+            wait_for(all_heard, 30, lambda: str(heard))
+    finally:
+        node.destroy_node()
+        context.try_shutdown()
+    assert times == sorted(times)
+    assert abs(times[-1] - time.time_ns()) < 10**9
+
+
 def test_a_name_that_is_no_topic_is_refused(domain):
     with (
         pytest.raises(UserError, match=r"topics\.object_pose=no topic cannot be a topic"),

@@ -1,8 +1,8 @@
 """A person records demonstrations, alone or by taking over from a policy.
 
 One loop at the policy's rate. Between episodes the arm stands still and the person looks at the next start;
-an episode runs until the environment ends it or the person does. Whoever acts, the three actions of a step
-are the chosen one (intended and requested) and what was sent.
+an episode runs until the environment ends it or the person does. The three actions of a step:
+what a policy wants (intended; the person's own where there is none), what is asked for, what is sent.
 
 In simulation the simulator judges success. A person can call a success a failure, because the grasp was
 ugly; a person's success that the simulator did not see is stored as a failure with a note, since no reward
@@ -207,8 +207,8 @@ class Session:
                 self._pace.wait()
                 self._pace.start()
                 continue
-            actor, action = self._choose(intent, observation)
-            observation, reward, terminated, truncated, self._info = self.env.step(action)
+            actor, intended, requested = self._choose(intent, observation)
+            observation, reward, terminated, truncated, self._info = self.env.step(requested)
             if self._info["sim_fault"]:
                 self._finish(recording, False, "the simulator's state became non-finite")
                 self._seed += 1  # The same start might break again.
@@ -217,7 +217,7 @@ class Session:
                 self.pilot.observe(self._info["executed_action"], observation)
             recording.append(
                 Step(
-                    intended_action=action,
+                    intended_action=intended,
                     requested_action=self._info["requested_action"],
                     executed_action=self._info["executed_action"],
                     reward=float(reward),
@@ -240,19 +240,22 @@ class Session:
                 return True
             self._pace.wait()
 
-    def _choose(self, intent: Intent, observation: np.ndarray) -> tuple[str, np.ndarray]:
-        """Who acts in this step, and how."""
+    def _choose(self, intent: Intent, observation: np.ndarray) -> tuple[str, np.ndarray, np.ndarray]:
+        """Who acts in this step; what the policy would do, where there is one; and what is done."""
         now = self._pace.clock()
         if intent.command == "take":
             self._takes = not self._takes
             self._acted_at = -np.inf
         if intent.acting:
             self._acted_at = now
-        if self.pilot is None or self._takes or now - self._acted_at < HAND_BACK_S:
-            return "person", action_of(intent, self._force)
-        action = self.pilot.act(observation)
-        self.operator.follow(closed=bool(action[OPENING] < 0.0))
-        return "policy", action
+        done = action_of(intent, self._force)
+        if self.pilot is None:
+            return "person", done, done
+        proposed = self.pilot.act(observation)
+        if self._takes or now - self._acted_at < HAND_BACK_S:
+            return "person", proposed, done
+        self.operator.follow(closed=bool(proposed[OPENING] < 0.0))
+        return "policy", proposed, proposed
 
     def _stop(self, recording: Recording, command: str, steps: int) -> bool:
         """The person ends the episode."""

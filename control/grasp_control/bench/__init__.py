@@ -16,6 +16,7 @@ BENCHMARKS = {
     "encoder": "what the encoders of the long-term memory retrieve, and the time of a refresh",
     "memory": "prioritised replay, retrieval, eviction, saving and loading of the long-term memory",
     "runs": "finished training runs side by side: table, figure and raw data",
+    "recording": "what killed recorders lose, and how long checking 1,000 episodes takes",
     "sim": "control steps a second of every simulator and mode, resets, processes side by side",
     "expert": "success of the scripted expert in every environment and mode",
     "pictures": "one picture of every environment",

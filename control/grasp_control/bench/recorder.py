@@ -14,38 +14,45 @@ import signal
 import sys
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from grasp_control.bench.scripted import Clock, ScriptedPerson, ScriptedPilot
 from grasp_demos import writer as writing
 from grasp_demos.episode import Metadata
 from grasp_demos.reader import read_usable
 from grasp_demos.record import RecordConfig, record
-from grasp_demos.teleop.operator import NOTHING, OPENING, Intent, Status
 from grasp_demos.teleop.session import Pace, Session
 from grasp_demos.writer import DatasetWriter, Recording
 from grasp_sim import registry
 from grasp_sim.config import EnvConfig
-from grasp_sim.contract import GraspState, pack_state
+from grasp_sim.contract import pack_state
 from grasp_sim.expert import ScriptedExpert
 
 ENVIRONMENT = "pybullet-lift"
 ENDLESS = 1_000_000
 """Episodes wanted; the recorder is killed long before."""
-OPERATIONS = ("frame", "file", "rename", "remove")
-"""What can be interrupted: writing a frame of the log, writing an episode's file, a rename, a removal."""
+RECORDED = (
+    *(("open", "file"), ("open", "rename"), ("open", "remove"), ("begin", "frame"), ("append", "frame")),
+    *(("finish", "frame"), ("finish", "file"), ("finish", "rename"), ("finish", "remove")),
+)
+"""What can be interrupted however an episode is recorded: a call of the writer, and in it writing a frame of
+the log, writing an episode's file, a rename, a removal. Opening does any of it only after a kill."""
+CHANGED = (("rewrite", "file"), ("rewrite", "rename"), ("set_aside", "rename"), ("discard", "remove"))
+"""What can be interrupted besides where a person records."""
 
 
 class Moment(NamedTuple):
     """Where a recorder kills itself."""
 
-    operation: str
-    """One of `OPERATIONS`; empty leaves it to the parent to kill."""
+    call: str
+    """Of `RECORDED` or `CHANGED`; empty leaves it to the parent to kill."""
+    operation: str = ""
     occurrence: int = 0
-    """How many of them are let through before."""
+    """How many of these operations in such calls are let through before."""
     share: float = 0.0
     """Of the bytes that are still written, in [0, 1); renames and removals are not done at all."""
 
@@ -59,9 +66,9 @@ def digest(state: np.ndarray, executed_action: np.ndarray) -> int:
 # ---- telling
 
 
-def acknowledge(pipe: int) -> None:
-    """Make the writer say in `pipe` what it begins and what it has done."""
-    running = 0
+def acknowledge(pipe: int) -> Callable[[], str]:
+    """Make the writer say in `pipe` what it begins and has done; what is returned names the running call."""
+    running, doing = 0, ""
 
     def say(event: str, what: str, **values: object) -> None:
         message = {"event": event, "what": what, "at": time.perf_counter()} | values
@@ -74,10 +81,12 @@ def acknowledge(pipe: int) -> None:
         @functools.wraps(method)
         def call(*arguments: Any, **named: Any) -> Any:
             values = describe(*arguments, **named)
+            nonlocal doing
             say("began", what, **values)
+            doing = what
             before = time.perf_counter()
             result = method(*arguments, **named)
-            seconds = time.perf_counter() - before
+            seconds, doing = time.perf_counter() - before, ""
             say("done", what, **values, seconds=seconds)
             return result
 
@@ -103,18 +112,20 @@ def acknowledge(pipe: int) -> None:
     told(Recording, "append", append)
     told(Recording, "finish", finish)
     told(Recording, "discard", lambda _: {"index": running})
+    return lambda: doing
 
 
 # ---- being killed
 
 
-def arm_trap(folder: Path, moment: Moment) -> None:
+def arm_trap(folder: Path, moment: Moment, doing: Callable[[], str]) -> None:
     """Kill this process in the middle of an operation on the files of `folder`."""
     left = moment.occurrence
 
     def due(operation: str, path: object) -> bool:
         nonlocal left
-        if operation != moment.operation or not str(path).startswith(str(folder)):
+        asked = (doing(), operation) == (moment.call, moment.operation)
+        if not asked or not str(path).startswith(str(folder)):
             return False
         left -= 1
         return left < 0
@@ -141,94 +152,6 @@ def arm_trap(folder: Path, moment: Moment) -> None:
 
 
 # ---- recording
-
-
-class Clock:
-    """Time that passes only by sleeping, so that a session takes no longer than its work."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        """s."""
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        """Let `seconds` pass."""
-        self.now += seconds
-
-
-class ScriptedPerson:
-    """Grasps like the scripted expert, through intents, and uses every command that a person has.
-
-    In turn an episode is kept, called a failure afterwards, thrown away afterwards, thrown away while it
-    runs, called a failure while it runs. With a policy, the person moves the arm in steps 8 to 11 alone.
-    """
-
-    def __init__(self, expert: ScriptedExpert, first: int, helps: bool) -> None:
-        self.state: GraspState
-        self.expert = expert
-        self._helps = helps
-        self._running = False
-        self._script = self._play(first)
-
-    def __enter__(self) -> ScriptedPerson:
-        return self
-
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        pass
-
-    def begin(self, closed: bool) -> None:
-        """The next episode is prepared, so the last is over."""
-        self.expert.reset()
-        self._running = False
-
-    def follow(self, closed: bool) -> None:
-        """The policy moves the fingers."""
-
-    def poll(self, state: GraspState) -> Intent:
-        """The next wish of the script."""
-        self.state = state
-        return next(self._script)
-
-    def show(self, status: Status) -> None:
-        """The script needs no telling."""
-
-    def _play(self, turn: int) -> Iterator[Intent]:
-        while True:
-            after = ("", "failure", "discard", "", "")[turn % 5]
-            during = ("", "", "", "discard", "failure")[turn % 5]
-            yield NOTHING._replace(command="start")
-            step, self._running = 0, True
-            while self._running:
-                yield NOTHING._replace(command=during) if during and step == 20 else self._move(step)
-                step += 1
-            if after:
-                yield NOTHING._replace(command=after)
-            turn += 1
-
-    def _move(self, step: int) -> Intent:
-        if self._helps and not 8 <= step < 12:
-            return NOTHING
-        action = self.expert.act(self.state)
-        return Intent(action[:4], bool(action[OPENING] < 0.0), True)
-
-
-class ScriptedPilot:
-    """Acts as a policy that knows how to grasp."""
-
-    def __init__(self, person: ScriptedPerson) -> None:
-        self._person = person
-
-    def reset(self, observation: np.ndarray) -> None:
-        """An episode starts."""
-
-    def act(self, observation: np.ndarray) -> np.ndarray:
-        """The action (A,)."""
-        return self._person.expert.act(self._person.state)
-
-    def observe(self, executed_action: np.ndarray, next_observation: np.ndarray) -> None:
-        """Nothing is remembered."""
 
 
 def record_expert(folder: Path, seed: int) -> None:
@@ -273,10 +196,10 @@ WAYS: Mapping[str, Callable[[Path, int], None]] = {
 
 def main(folder: str, way: str, seed: str, pipe: str, moment: str) -> None:
     """Record until killed."""
-    acknowledge(int(pipe))
+    doing = acknowledge(int(pipe))
     chosen = Moment(*json.loads(moment))
-    if chosen.operation:
-        arm_trap(Path(folder), chosen)
+    if chosen.call:
+        arm_trap(Path(folder), chosen, doing)
     WAYS[way](Path(folder), int(seed))
 
 

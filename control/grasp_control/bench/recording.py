@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
-import signal
-import subprocess
 import sys
 import tempfile
-import threading
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from grasp_control import progress
 from grasp_control.bench.data_set_times import measure_times, multiply
-from grasp_control.bench.ledger import Ledger
+from grasp_control.bench.kills import PATIENCE, Plan, kill_all
 from grasp_control.bench.measure import beside, load_per_core, show_rows, write_rows
-from grasp_control.bench.recorder import OPERATIONS, WAYS, Moment
+from grasp_control.bench.recorder import CHANGED, RECORDED, WAYS
 from grasp_control.bench.settings import require_beginning
 from grasp_control.build import generator
 from grasp_control.config import MAX_EPISODES
@@ -34,9 +27,9 @@ HELP = """Kill recorders and look for everything they had acknowledged; time the
 
 Each recorder is a process of its own and records in pybullet-lift: the scripted expert, a scripted person who
 also calls episodes failures and throws them away, or that person helping a policy. Half of them are killed
-with SIGKILL after a random time, half kill themselves with it within an operation on a file: a frame of the
-log or an episode's file cut anywhere, a rename or a removal not done. So recovering, finishing an episode,
-changing its verdict and setting it aside are hit too. Several recorders in turn go on in the same data set.
+with SIGKILL after a random time; the others do it themselves within recovering, beginning, a step, finishing,
+changing a verdict, setting aside or discarding: with a frame of the log or an episode's file cut anywhere, a
+rename or a removal not done. Several recorders in turn go on in the same data set.
 
 Afterwards every finished episode must be there, valid and with the steps and the verdict acknowledged; the
 unfinished one must hold every acknowledged step, at most one more, and be marked incomplete; the next
@@ -46,11 +39,6 @@ Writes OUT.csv (a row per kill), OUT_times.csv (a row per timing) and OUT.md (th
 when anything was lost or otherwise than it should be; the column `faults` says what.
 
 Example: grasp-bench recording kills=12 episodes=50 out=/tmp/recording"""
-
-PATIENCE = 60.0
-"""s after which a recorder that has not been killed is killed wherever it is."""
-OCCURRENCES = {"frame": 60, "file": 4, "rename": 5, "remove": 6}
-"""Operations are let through before the fatal one: fewer than this."""
 
 
 @dataclass
@@ -85,9 +73,9 @@ def run(arguments: Sequence[str]) -> int:
 def measure(config: RecordingBenchConfig) -> int:
     """Kill, look, time, print the tables, write the files; 1 when an expectation failed."""
     load = load_per_core()
-    rng = generator(config.seed, "kills")
+    plan = Plan(config.kills, config.per_data_set, config.longest, config.seed)
     with tempfile.TemporaryDirectory() as place:
-        rows, timings = kill_all(config, Path(place), rng)
+        rows, timings = kill_all(plan, Path(place), generator(config.seed, "kills"))
         files = [(path.stat().st_size, way) for way in WAYS for path in Path(place).glob(f"{way}-*/*.npz")]
         recordings = _recordings(Path(place))
         times, wrong = [], ["no episode was finished, so none could be checked"]
@@ -112,7 +100,7 @@ def measure(config: RecordingBenchConfig) -> int:
     beside(out, ".md").write_text(
         "\n".join(f"{t}:\n\n{markdown(table)}" for t, table in tables.items() if table)
     )
-    print(f"Written: {out}.csv, {out}_times.csv, {out}.md")
+    print(f"Written: {out}.csv, {out}.md{f', {out}_times.csv' if times else ''}")
     faults = [f"kill {row['kill']}: {row['faults']}" for row in rows if row["faults"]] + wrong
     losses = [f"kill {row['kill']}, in {row['data_set']}: lost {row['lost']}" for row in rows if row["lost"]]
     lost = sum(int(str(row["lost"])) for row in rows)
@@ -120,91 +108,6 @@ def measure(config: RecordingBenchConfig) -> int:
         print(f"grasp-bench recording: {line}", file=sys.stderr)
     print(f"Lost: {lost}. Other faults: {len(faults)}.")
     return 1 if lost or faults else 0
-
-
-def kill_all(
-    config: RecordingBenchConfig, place: Path, rng: np.random.Generator
-) -> tuple[list[dict[str, object]], dict[str, list[dict[str, float]]]]:
-    """A row per kill, and what finished episodes cost by the way of recording."""
-    rows: list[dict[str, object]] = []
-    timings: dict[str, list[dict[str, float]]] = {way: [] for way in WAYS}
-    ledgers: dict[Path, Ledger] = {}
-    with progress.bar("Kill recorders", config.kills) as advance:
-        for kill in range(config.kills):
-            way = list(WAYS)[kill % len(WAYS)]
-            folder = place / f"{way}-{kill // len(WAYS) // config.per_data_set}"
-            ledger = ledgers.setdefault(folder, Ledger())
-            delay, moment = float(rng.uniform(0.0, config.longest)), Moment("")
-            if rng.random() < 0.5:
-                operation = OPERATIONS[rng.integers(len(OPERATIONS))]
-                moment = Moment(operation, int(rng.integers(OCCURRENCES[operation])), float(rng.random()))
-                delay = PATIENCE
-            fault = record_and_kill(folder, way, config.seed, delay, moment, ledger)
-            rows.append({"kill": kill, "way": way, "data_set": folder.name, **_how(delay, moment)})
-            rows[-1] |= {"during": ledger.doing or "between"} | _look(folder, ledger, fault)
-            timings[way] += ledger.timings
-            ledger.timings = []
-            advance()
-    return rows, timings
-
-
-def record_and_kill(folder: Path, way: str, seed: int, delay: float, moment: Moment, ledger: Ledger) -> str:
-    """Record until killed, `delay` s after the opening or at `moment`; returns what went wrong."""
-    read, write = os.pipe()
-    command = [sys.executable, "-m", "grasp_control.bench.recorder", str(folder), way, str(seed), str(write)]
-    with (
-        tempfile.TemporaryFile() as said,
-        os.fdopen(read) as messages,
-        subprocess.Popen(
-            [*command, json.dumps(moment)], pass_fds=[write], stdout=subprocess.DEVNULL, stderr=said
-        ) as process,
-    ):
-        os.close(write)
-        timers = [threading.Timer(2.0 * PATIENCE, process.kill)]
-        timers[0].start()
-        try:
-            for line in messages:
-                if not line.endswith("\n"):  # It was killed while it said so.
-                    break
-                if len(timers) == 1:
-                    timers.append(threading.Timer(delay, process.kill))
-                    timers[1].start()
-                ledger.take(json.loads(line))
-            code = process.wait()
-        finally:
-            process.kill()
-            for timer in timers:
-                timer.cancel()
-        if code == -signal.SIGKILL:
-            return ""
-        said.seek(0)
-        last = said.read().decode(errors="replace").strip().splitlines()[-1:]
-        return f"the recorder ended with {code} before it was killed: {' '.join(last)}"
-
-
-def _how(delay: float, moment: Moment) -> dict[str, object]:
-    if not moment.operation:
-        return {
-            "killed": "after a time",
-            "delay_s": round(delay, 4),
-            "operation": "",
-            "occurrence": "",
-            "share": "",
-        }
-    chosen = {"operation": moment.operation, "occurrence": moment.occurrence, "share": round(moment.share, 3)}
-    return {"killed": "within an operation", "delay_s": "", **chosen}
-
-
-def _look(folder: Path, ledger: Ledger, fault: str) -> dict[str, object]:
-    """Recover a copy, so that the next recorder has to recover the data set itself."""
-    finished = ledger.finished
-    with tempfile.TemporaryDirectory() as place:
-        copy = Path(place) / folder.name
-        if folder.exists():
-            shutil.copytree(folder, copy)
-        loss = ledger.check(folder, copy)
-    faults = [text.replace(f"{place}{os.sep}", "") for text in [fault] * bool(fault) + loss.faults]
-    return {"finished": finished, **asdict(loss), "lost": loss.lost, "faults": "; ".join(faults)}
 
 
 def _recordings(place: Path) -> list[Episode]:
@@ -238,7 +141,7 @@ def _moments(rows: Sequence[dict[str, object]]) -> list[dict[str, object]]:
     lost = Counter({key: 0 for key, _ in counts})
     for row in rows:
         lost[str(row["during"])] += int(str(row["lost"]))
-    columns = ["a time", *OPERATIONS]
+    columns = ["a time", *dict.fromkeys(operation for _, operation in (*RECORDED, *CHANGED))]
     return [
         {"during": during, **{name: counts[during, name] for name in columns}, "lost": lost[during]}
         for during in sorted(lost)

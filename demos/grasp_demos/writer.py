@@ -221,6 +221,11 @@ class Recording:
         """Whether steps can be appended."""
         return not self._file.closed
 
+    @property
+    def steps(self) -> int:
+        """Steps appended so far."""
+        return len(self._steps)
+
     def append(self, step: Step) -> None:
         """Append one step; once this returns, killing the process does not lose it.
 

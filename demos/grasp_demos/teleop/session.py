@@ -197,13 +197,13 @@ class Session:
         if self.pilot is not None:
             self.pilot.reset(observation)
         self._pace.start()
-        steps = slips = 0
+        slips = 0
         while True:
             intent = self.operator.poll(self._state)
             if intent.command in ("success", "failure", "discard", "quit"):
-                return self._stop(recording, intent.command, steps)
+                return self._stop(recording, intent.command)
             if not intent.present:  # The simulation waits; nothing moves without somebody who sees it.
-                self._show("paused", steps, slips)
+                self._show("paused", recording.steps, slips)
                 self._pace.wait()
                 self._pace.start()
                 continue
@@ -231,8 +231,8 @@ class Session:
                     simulator_state=self.env.dynamic_state(),
                 )
             )
-            steps, slips = steps + 1, slips + bool(self._info["slip"] or self._info["drop"])
-            self._show("recording", steps, slips, actor)
+            slips += bool(self._info["slip"] or self._info["drop"])
+            self._show("recording", recording.steps, slips, actor)
             if terminated or truncated:
                 success = bool(self._info["success"])
                 reason = "" if success else "the object broke" if self._info.get("broken") else "time ran out"
@@ -257,9 +257,9 @@ class Session:
         self.operator.follow(closed=bool(proposed[OPENING] < 0.0))
         return "policy", proposed, proposed
 
-    def _stop(self, recording: Recording, command: str, steps: int) -> bool:
+    def _stop(self, recording: Recording, command: str) -> bool:
         """The person ends the episode."""
-        if steps == 0:
+        if not recording.steps:
             recording.discard()
             self._verdict = "nothing was recorded"
         elif command == "discard":
@@ -280,7 +280,7 @@ class Session:
             self._held += 1
             self._counts["successes"] += 1
             self._verdict = f"success: episode {self._last.metadata.index}, {len(self._last)} steps"
-        elif self._keep_failures:
+        elif self._keep_failures and recording.steps:
             self._last = recording.finish(success=False, note=note)
             self._counts["failures"] += 1
             self._verdict = f"failure ({note}): episode {self._last.metadata.index} is kept as one"

@@ -72,7 +72,8 @@ class Step(NamedTuple):
     """One step as it is appended to a recording."""
 
     intended_action: np.ndarray
-    """(A,), before noise; the requested one where the intention is unknown."""
+    """(A,), before noise; where a person took over, what the policy would have done. The requested one where
+    nothing else is known."""
     requested_action: np.ndarray
     """(A,), what the environment or arm was asked for."""
     executed_action: np.ndarray

@@ -164,7 +164,7 @@ def _record_one(
         if terminated or truncated:
             break
     success = bool(info["success"])
-    if not success and not keep_failure:
+    if not success and not (keep_failure and recording.steps):
         recording.discard()
         return None
     return recording.finish(success=success, note=note)

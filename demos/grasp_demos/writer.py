@@ -174,16 +174,18 @@ class DatasetWriter:
         for leftover in self.path.glob("episode_*.tmp"):
             leftover.unlink()  # Its log is still there.
         for log in sorted(self.path.glob("episode_*.log")):
-            finished = log.with_suffix(".npz")
-            if finished.exists() and _is_whole(finished):
-                log.unlink()  # Killed between the rename and this.
-                continue
-            aside = log.with_suffix(".log.damaged")
+            finished, aside = log.with_suffix(".npz"), log.with_suffix(".log.damaged")
             try:
                 content = parse_log(log.read_bytes())
             except DemoError as error:
                 log.rename(aside)
                 self.warnings.append(f"{log} {error}: set aside as {aside.name}.")
+                continue
+            if finished.exists() and _is_whole(finished):  # Killed between the rename and what follows it.
+                if content is not None and content.damaged:
+                    log.rename(aside)
+                else:
+                    log.unlink()
                 continue
             if content is None or (len(content.steps) == 0 and content.ended is None):
                 log.unlink()
@@ -218,6 +220,11 @@ class Recording:
     def running(self) -> bool:
         """Whether steps can be appended."""
         return not self._file.closed
+
+    @property
+    def steps(self) -> int:
+        """Steps appended so far."""
+        return len(self._steps)
 
     def append(self, step: Step) -> None:
         """Append one step; once this returns, killing the process does not lose it.

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import importlib
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -93,6 +94,39 @@ def run_command(
         hint = "; the same command goes on where it stopped" if resumes else ""
         print(f"{program}: stopped by the keyboard{hint}.", file=sys.stderr)
         return EXIT_INTERRUPTED
+
+
+def run_named(
+    program: str,
+    kind: str,
+    table: Mapping[str, tuple[str, str]],
+    arguments: Sequence[str],
+    *,
+    usage: str,
+    closing: str,
+) -> int:
+    """Run what the first word names, as in `grasp-bench sim seed=1`, and return its exit code.
+
+    Args:
+        program: the command's name.
+        kind: what the words name, for messages, such as "benchmark".
+        table: names, each with `module:function`, imported when it is asked for, of a function
+            `(arguments) -> exit code`; and what it does, in one line.
+        arguments: the words after the program's name.
+        usage: what may follow the program's name.
+        closing: printed below the list by `--help`.
+    """
+    if not arguments or arguments[0] in ("-h", "--help"):
+        listing = "\n".join(f"  {name:10} {text}" for name, (_, text) in table.items())
+        print(f"Usage: {program} {usage}\n\n{listing}\n\n{closing}")
+        return 0 if arguments else EXIT_USER_ERROR
+    name, *rest = arguments
+    if name not in table:
+        hint = _nearest(name, list(table))
+        print(f"{program}: there is no {kind} '{name}'.{hint} Choices: {', '.join(table)}.", file=sys.stderr)
+        return EXIT_USER_ERROR
+    module, function = table[name][0].split(":")
+    return getattr(importlib.import_module(module), function)(rest)
 
 
 def parse_config(config_class: type[T], overrides: Sequence[str], config_dir: Path | None = None) -> T:

@@ -106,6 +106,10 @@ def test_a_simulator_fault_ends_and_flags_the_episode(run, arm, tmp_path):
     episodes = read_dataset(tmp_path / "b")
     assert {(len(e), e.metadata.success) for e in episodes} == {(6, False)}
     assert "non-finite" in episodes[0].metadata.note
+    arm.fault_at = 1  # Nothing is left of a first step that broke.
+    with pytest.raises(DemoError, match="in a row"):
+        run("c", keep_failures=True)
+    assert list((tmp_path / "c").glob("episode_*")) == []
 
 
 def test_another_sort_of_demonstration_is_refused(run):

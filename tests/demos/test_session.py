@@ -207,6 +207,9 @@ def test_while_nobody_is_there_nothing_moves_and_nothing_is_recorded(session, tm
     np.testing.assert_array_equal(episode.states[0, 12:15], episode.states[-1, 12:15])
 
 
+POLICY_ACTION = np.array([0, 0, -0.1, 0, -1, 0.5], np.float32)
+
+
 class Policy:
     """Moves down; remembers what it was told."""
 
@@ -218,7 +221,7 @@ class Policy:
 
     def act(self, observation):
         np.testing.assert_array_equal(observation, self.last)
-        return np.array([0, 0, -0.1, 0, -1, 0.5], np.float32)
+        return POLICY_ACTION.copy()
 
     def observe(self, executed, observation):
         self.executed.append(executed)
@@ -258,6 +261,8 @@ def test_a_person_takes_over_and_gives_back(session, tmp_path):
     assert len(policy.executed) == len(episode)
     np.testing.assert_array_equal(np.stack(policy.executed), episode.executed_actions)
     assert episode.executed_actions[3, 0] == np.float32(0.5)
+    # What the policy would have done is kept beside what was done.
+    np.testing.assert_array_equal(episode.intended_actions, np.tile(POLICY_ACTION, (len(episode), 1)))
     assert person.seen[5].actor == "person"
 
 

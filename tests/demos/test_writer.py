@@ -175,6 +175,26 @@ def test_a_damaged_log_is_set_aside_not_deleted(tmp_path, arm):
     assert len(list(tmp_path.glob("*.log.damaged"))) == 2
 
 
+def test_a_damaged_log_is_kept_even_if_recovering_it_was_killed(tmp_path, arm):
+    writer = DatasetWriter(tmp_path)
+    recording = begin(writer, arm)
+    for _ in range(5):
+        append(recording, arm)
+    log = tmp_path / "episode_000000.log"
+    data = bytearray(log.read_bytes())
+    recording.discard()
+    writer.close()
+    data[len(data) - 1000] ^= 1  # In the third step.
+    log.write_bytes(data)
+    DatasetWriter(tmp_path).close()
+    aside = tmp_path / "episode_000000.log.damaged"
+    aside.rename(log)  # As if the kill had come between writing the episode and this.
+    DatasetWriter(tmp_path).close()
+    assert aside.read_bytes() == data
+    assert not log.exists()
+    assert len(read_dataset(tmp_path)) == 1
+
+
 def test_a_data_set_is_a_folder(tmp_path):
     path = tmp_path / "a_file"
     path.write_text("")

@@ -166,7 +166,7 @@ class BrowserOperator(ScenePage):
             label = f"{name.capitalize()} ({_KEYS[name]})"
             self._buttons[name] = self._button(label, _KEYS[name], lambda name=name: self._say(name), text)
         self._button("Close or open the gripper (G)", "G", self._toggle)
-        self._moving = gui.add_folder("Move: hold a button, or drag the handle in the scene")
+        self._moving = gui.add_folder("Move (or drag the handle)")
         with self._moving:
             self._speed = gui.add_slider("speed", min=0.1, max=1.0, step=0.05, initial_value=0.6)
             self._button("Slower (Z)", "Z", lambda: self._change_speed(0.5))
@@ -313,7 +313,7 @@ def status_text(status: Status, gripper: str = "") -> str:
         f"step {status.step}" + (f" of {status.horizon} at most" if status.horizon else ""),
         f"last: {status.verdict}" if status.verdict else "",
         f"object from the tool: x {x:+.0f} y {y:+.0f} z {z:+.0f} mm, turn {57.3 * yaw_error(state):+.0f} deg",
-        f"gripper {1000 * state.gripper_opening:.0f} mm, {state.gripper_force:.0f} N"
+        f"gripper {round(1000 * state.gripper_opening)} mm, {state.gripper_force:.0f} N"
         + (f", {gripper}" if gripper else ""),
         f"{status.actor} acts" if status.takes_over and status.phase == "recording" else "",
         f"slips: {status.slips} steps" if status.slips else "",

@@ -161,7 +161,7 @@ def panel(status: Status, motion: KeyMotion) -> Panel:
     )
     numbers.add_row(
         "gripper",
-        f"{1000 * state.gripper_opening:5.0f} mm",
+        f"{round(1000 * state.gripper_opening):5d} mm",
         f"{state.gripper_force:5.0f} N",
         "holds the object" if status.grasped else _wanted(status, motion),
         f"speed {motion.speed:.0%}" if status.moves else "",

@@ -42,7 +42,7 @@ class Results:
             self.held += 1
             self._counts["successes"] += 1
             self.verdict = f"success: episode {self._last.metadata.index}, {len(self._last)} steps"
-        elif self._keep_failures:
+        elif self._keep_failures and recording.steps:
             self._last = recording.finish(success=False, note=note)
             self._counts["failures"] += 1
             self.verdict = f"failure ({note}): episode {self._last.metadata.index} is kept as one"

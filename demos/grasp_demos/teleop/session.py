@@ -1,8 +1,8 @@
 """A person records demonstrations, alone or by taking over from a policy.
 
 One loop at the policy's rate. Between episodes the arm stands still and the person looks at the next start;
-an episode runs until the environment ends it or the person does. Whoever acts, the three actions of a step
-are the chosen one (intended and requested) and what was sent.
+an episode runs until the environment ends it or the person does. The three actions of a step:
+what a policy wants (intended; the person's own where there is none), what is asked for, what is sent.
 
 In simulation the simulator judges success. A person can call a success a failure, because the grasp was
 ugly; a person's success that the simulator did not see is stored as a failure with a note, since no reward
@@ -166,18 +166,18 @@ class Session:
         if self.pilot is not None:
             self.pilot.reset(observation)
         self._pace.start()
-        steps = slips = 0
+        slips = 0
         while True:
             intent = self.operator.poll(self._state)
             if intent.command in ("success", "failure", "discard", "quit"):
-                return self._stop(recording, intent.command, steps)
+                return self._stop(recording, intent.command)
             if not intent.present:  # The simulation waits; nothing moves without somebody who sees it.
-                self._show("paused", steps, slips)
+                self._show("paused", recording.steps, slips)
                 self._pace.wait()
                 self._pace.start()
                 continue
-            actor, action = self._choose(intent, observation)
-            observation, reward, terminated, truncated, self._info = self.env.step(action)
+            actor, intended, requested = self._choose(intent, observation)
+            observation, reward, terminated, truncated, self._info = self.env.step(requested)
             if self._info["sim_fault"]:
                 self._finish(recording, False, "the simulator's state became non-finite")
                 self._seed += 1  # The same start might break again.
@@ -186,7 +186,7 @@ class Session:
                 self.pilot.observe(self._info["executed_action"], observation)
             recording.append(
                 Step(
-                    intended_action=action,
+                    intended_action=intended,
                     requested_action=self._info["requested_action"],
                     executed_action=self._info["executed_action"],
                     reward=float(reward),
@@ -200,8 +200,8 @@ class Session:
                     simulator_state=self.env.dynamic_state(),
                 )
             )
-            steps, slips = steps + 1, slips + bool(self._info["slip"] or self._info["drop"])
-            self._show("recording", steps, slips, actor)
+            slips += bool(self._info["slip"] or self._info["drop"])
+            self._show("recording", recording.steps, slips, actor)
             if terminated or truncated:
                 success = bool(self._info["success"])
                 reason = "" if success else "the object broke" if self._info.get("broken") else "time ran out"
@@ -209,23 +209,26 @@ class Session:
                 return True
             self._pace.wait()
 
-    def _choose(self, intent: Intent, observation: np.ndarray) -> tuple[str, np.ndarray]:
-        """Who acts in this step, and how."""
+    def _choose(self, intent: Intent, observation: np.ndarray) -> tuple[str, np.ndarray, np.ndarray]:
+        """Who acts in this step; what the policy would do, where there is one; and what is done."""
         now = self._pace.clock()
         if intent.command == "take":
             self._takes = not self._takes
             self._acted_at = -np.inf
         if intent.acting:
             self._acted_at = now
-        if self.pilot is None or self._takes or now - self._acted_at < HAND_BACK_S:
-            return "person", action_of(intent, self._force)
-        action = self.pilot.act(observation)
-        self.operator.follow(closed=bool(action[OPENING] < 0.0))
-        return "policy", action
+        done = action_of(intent, self._force)
+        if self.pilot is None:
+            return "person", done, done
+        proposed = self.pilot.act(observation)
+        if self._takes or now - self._acted_at < HAND_BACK_S:
+            return "person", proposed, done
+        self.operator.follow(closed=bool(proposed[OPENING] < 0.0))
+        return "policy", proposed, proposed
 
-    def _stop(self, recording: Recording, command: str, steps: int) -> bool:
+    def _stop(self, recording: Recording, command: str) -> bool:
         """The person ends the episode."""
-        if steps == 0:
+        if not recording.steps:
             recording.discard()
             self._results.verdict = "nothing was recorded"
         elif command == "discard":

@@ -40,9 +40,7 @@ def test_encoder_benchmark_compares_what_is_retrieved(tmp_path, capsys):
     assert (tmp_path / "encoder.md").read_text().count("| projection |") == 2
 
 
-@pytest.mark.parametrize(
-    ("words", "message"), [(["memry"], "Did you mean 'memory'"), (["x"], "Benchmarks: ")]
-)
+@pytest.mark.parametrize(("words", "message"), [(["memry"], "Did you mean 'memory'"), (["x"], "Choices: ")])
 def test_unknown_benchmark_names_the_known_ones(words, message, capsys):
     assert main(words) == 2
     assert message in capsys.readouterr().err

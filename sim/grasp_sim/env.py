@@ -22,6 +22,7 @@ from grasp_sim.servo import Servo, upright_turn
 from grasp_sim.simulators import find_simulator
 from grasp_sim.slip import SlipTracker
 from grasp_sim.tasks import Difficulty, ObjectsConfig, Task, find_task
+from grasp_sim.threads import one_linear_algebra_thread
 
 ACTION_SCALES: dict[str, ActionScale] = {
     "servo": ActionScale(),
@@ -52,7 +53,8 @@ def _protected(state: GraspState) -> GraspState:
 class GraspEnv(gymnasium.Env):
     """A UR5e grasps one object off a table: 20 Hz, terminated on success, truncated at the horizon.
 
-    State-only: nothing here touches OpenGL until `render_frame` is called.
+    State-only: nothing here touches OpenGL until `render_frame` is called. Making one limits the linear
+    algebra of the process to one thread, see `grasp_sim.threads`.
 
     Arrays in `info` that later steps depend on cannot be written to; copy what is to be changed.
 
@@ -121,6 +123,7 @@ class GraspEnv(gymnasium.Env):
         self._object_size = np.zeros(3)
         self._true: GraspState | None = None
         self._measured: GraspState | None = None
+        one_linear_algebra_thread()
 
     def __reduce__(self) -> NoReturn:
         """Refuse to be pickled or copied: a simulator lives in its process, and copies would share it."""

@@ -127,7 +127,9 @@ class _Writer:
             self._add_boxes(link, body)
         for body in moving:
             self._add_joint(robot, body)
-        return ET.tostring(robot, encoding="unicode")
+        # A line for each element: PyBullet reads 8 kB at a time and puts a line's end where it was cut.
+        ET.indent(robot)
+        return ET.tostring(robot, encoding="unicode") + "\n"
 
     def _name(self, body: int) -> str:
         return self.model.body(body).name if body else "base"

@@ -5,17 +5,24 @@ Needs Chromium and its driver (Debian: chromium, chromium-driver).
 
 from __future__ import annotations
 
+import asyncio
 import re
 import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import viser
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
+from websockets.typing import Subprotocol
 
 from grasp_demos.reader import read_dataset
+from grasp_demos.teleop import browser
 from grasp_demos.teleop.operator import Status
 from grasp_demos.teleop.sources import PageConfig, load_pilot
 from grasp_demos.validate import require_valid
@@ -134,9 +141,7 @@ def grasp(page: Page, recorder: subprocess.Popen) -> None:
             closed = True
 
 
-def test_what_is_shown_and_asked_without_a_page(tmp_path):
-    from grasp_demos.teleop.browser import BrowserOperator
-
+def test_what_is_shown_and_asked_without_a_page():
     env = registry.make("pybullet-objects", seed=0)
     _, info = env.reset(seed=1)
     status = Status(
@@ -154,27 +159,91 @@ def test_what_is_shown_and_asked_without_a_page(tmp_path):
         late=0,
         verdict="failure (time ran out)",
     )
-    with BrowserOperator(PageConfig(port=0), ActionScale()) as operator:
+    with browser.BrowserOperator(PageConfig(port=0), ActionScale()) as operator:
         operator.show(status)
         assert "Episode 3: press start, or just move" in operator._text.content
         assert "last: failure (time ran out)" in operator._text.content
         intent = operator.poll(info["state"])
         assert not intent.present  # no page is open, so nobody is there
         assert not intent.acting
-        operator._press(1, -1)
-        operator._say("start")
-        intent = operator.poll(info["state"])
-        np.testing.assert_allclose(intent.motion, [0, -0.6, 0, 0])
-        assert intent.command == "start"
-        # The handle was dragged 0.1 m forward: the tool goes there, and lets go once it is there.
-        operator._goal = info["state"].tcp_position + np.array([0.1, 0.0, 0.0]), 0.0
-        intent = operator.poll(info["state"])
-        assert intent.motion[0] > 0.0
-        assert np.abs(intent.motion).max() <= 0.6 + 1e-9
-        operator.begin(closed=False)
-        assert not operator.poll(info["state"]).motion.any()
         assert operator.address.startswith("http://127.0.0.1:")
+        # Nobody gets in past the gate.
+        inner = operator.server.get_port()
+        with pytest.raises(InvalidStatus, match="403"):
+            connect(f"ws://127.0.0.1:{inner}", subprotocols=[Subprotocol(f"viser-v{viser.__version__}")])
     env.close()
+
+
+@pytest.fixture
+def watched(monkeypatch):
+    """A page's operator that believes somebody to be there, without a server."""
+    operator = browser.BrowserOperator(PageConfig(port=0), ActionScale())
+    operator.server = SimpleNamespace(get_clients=lambda: {0: object()})  # type: ignore[assignment]
+    operator._speed = SimpleNamespace(value=0.6)  # type: ignore[assignment]
+    return operator
+
+
+@pytest.fixture
+def state():
+    env = registry.make("pybullet-lift", seed=0)
+    yield env.reset(seed=1)[1]["state"]
+    env.close()
+
+
+def drag(operator, state, way, phase="update") -> None:
+    position = state.tcp_position + np.asarray(way)
+    target = SimpleNamespace(position=position, wxyz=np.array([1.0, 0.0, 0.0, 0.0]))
+    asyncio.run(operator._drag(SimpleNamespace(phase=phase, target=target)))
+
+
+def test_the_arm_follows_the_handle_only_while_it_is_held(watched, state):
+    drag(watched, state, [0.1, 0.0, 0.0], "start")
+    drag(watched, state, [0.3, 0.0, 0.0])
+    intent = watched.poll(state)
+    assert intent.motion[0] == pytest.approx(0.6)
+    assert intent.acting
+    drag(watched, state, [0.3, 0.0, 0.0], "end")
+    assert not watched.poll(state).motion.any()
+    for end in (lambda: asyncio.run(watched._left(None)), lambda: watched.begin(closed=False)):
+        drag(watched, state, [0.3, 0.0, 0.0])
+        watched._press(1, 1)
+        watched._say("start")
+        end()
+        intent = watched.poll(state)
+        assert not intent.motion.any()
+        assert not intent.acting
+        assert intent.command == ""
+
+
+def test_while_nobody_is_there_what_was_asked_is_forgotten(watched, state):
+    drag(watched, state, [0.3, 0.0, 0.0])
+    watched._say("start")
+    there, watched.server.get_clients = watched.server.get_clients, dict
+    assert not watched.poll(state).present
+    watched.server.get_clients = there
+    intent = watched.poll(state)
+    assert intent.present
+    assert not intent.motion.any()
+    assert intent.command == ""
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf, 1e308, -1e3])
+def test_absurd_numbers_from_a_page_move_nothing(watched, state, number):
+    drag(watched, state, [number, 0.0, 0.0])
+    assert not watched.poll(state).motion.any()
+    watched._speed.value = number
+    watched._press(0, 1)
+    motion = watched.poll(state).motion
+    assert 0.1 <= motion[0] <= 1.0
+    watched._speed.value = "fast"
+    assert watched.poll(state).motion[0] == pytest.approx(0.1)
+
+
+def test_of_several_commands_the_most_urgent_counts_and_nothing_is_queued(watched, state):
+    for command in ["start"] * 200 + ["take"] * 400 + ["success", "quit", "start"]:
+        watched._say(command)
+    assert watched.poll(state).command == "quit"
+    assert watched.poll(state).command == ""
 
 
 def test_a_pilot_that_nobody_offers_is_one_clear_line():

@@ -9,11 +9,13 @@ import threading
 
 import pytest
 
-from grasp_demos.teleop.gate import HEAD_LIMIT, Gate, Refusal, require_admission
+from grasp_demos.teleop.gate import HEAD_LIMIT, KEY, Gate, Refusal, require_admission, require_locked
 from grasp_demos.teleop.sources import PageConfig
 from grasp_sim.errors import UserError
 
 TOKEN = "abcdefgh12345678"
+COOKIE = "grasp_token_8080"
+SECRET = "only-the-gate-knows"
 
 
 def head(target: str = "/", *fields: str, host: str = "127.0.0.1:8080") -> bytes:
@@ -28,11 +30,11 @@ def head(target: str = "/", *fields: str, host: str = "127.0.0.1:8080") -> bytes
         (head(host="localhost"), ""),
         (head(host="[::1]:8080"), ""),
         (head("/", "Origin: http://127.0.0.1:8080", "Upgrade: websocket"), ""),
-        (head("/", f"Cookie: other=1; grasp_token={TOKEN}", host="robot.lan:8080"), TOKEN),
+        (head("/", f'Cookie: other={{"x": 1}}; a[]=b; {COOKIE}={TOKEN}', host="robot.lan:8080"), TOKEN),
     ],
 )
 def test_who_is_let_in(request_, token):
-    require_admission(request_, token)
+    require_admission(request_, token, 8080)
 
 
 @pytest.mark.parametrize(
@@ -48,8 +50,11 @@ def test_who_is_let_in(request_, token):
         (head(), TOKEN, 403),
         (head("/?token=" + TOKEN[:-1]), TOKEN, 403),
         (head("/?token="), TOKEN, 403),
-        (head("/", "Cookie: grasp_token="), TOKEN, 403),
-        (head("/", "Cookie: grasp_token=\xff;;;=\x00"), TOKEN, 403),
+        (head("/", f"Cookie: {COOKIE}="), TOKEN, 403),
+        (head("/", f"Cookie: {COOKIE}=\xff;;;=\x00"), TOKEN, 403),
+        (head("/", f"Cookie: grasp_token_8081={TOKEN}"), TOKEN, 403),
+        (head("/", "Origin: http://[::1"), "", 400),
+        (head("http://["), "", 400),
         (head("/", f"Authorization: {TOKEN}"), TOKEN, 403),
         (head(f"/?token={TOKEN}", "Origin: http://evil.example"), TOKEN, 403),
         (head(f"/?token={TOKEN}"), TOKEN, 303),  # the token's cookie, and on to the page
@@ -57,7 +62,7 @@ def test_who_is_let_in(request_, token):
 )
 def test_who_is_not(request_, token, status):
     with pytest.raises(Refusal) as refusal:
-        require_admission(request_, token)
+        require_admission(request_, token, 8080)
     assert refusal.value.status == status
     answer = refusal.value.response()
     assert answer.startswith(f"HTTP/1.1 {status}".encode())
@@ -66,7 +71,7 @@ def test_who_is_not(request_, token, status):
 
 class Page(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
-        self.send_response(200)
+        self.send_response(200 if self.headers.get_all(KEY) == [SECRET] else 403)
         self.end_headers()
         self.wfile.write(b"the page " * 50_000)
 
@@ -90,7 +95,7 @@ def get(port: int, target: str = "/", **headers: str):
 
 
 def test_the_page_is_passed_on_whole_and_only_with_the_token(inner):
-    gate = Gate("127.0.0.1", 0, TOKEN, inner)
+    gate = Gate("127.0.0.1", 0, TOKEN, inner, SECRET)
     try:
         assert get(gate.port)[0] == 403
         status, cookie, _ = get(gate.port, f"/?token={TOKEN}")
@@ -106,7 +111,7 @@ def test_the_page_is_passed_on_whole_and_only_with_the_token(inner):
 
 
 def test_hostile_connections_neither_pass_nor_stop_the_gate(inner):
-    gate = Gate("127.0.0.1", 0, "", inner)
+    gate = Gate("127.0.0.1", 0, "", inner, SECRET)
     try:
         for sent in (b"", b"GET", b"\x00" * 100, b"GET / HTTP/1.1\r\n" + b"x" * (HEAD_LIMIT + 1)):
             with socket.create_connection(("127.0.0.1", gate.port), timeout=10) as connection:
@@ -121,9 +126,32 @@ def test_hostile_connections_neither_pass_nor_stop_the_gate(inner):
         get(gate.port)
 
 
+def test_closing_the_gate_ends_what_is_open_without_a_fault(inner, caplog):
+    gate = Gate("127.0.0.1", 0, "", inner, SECRET)
+    with socket.create_connection(("127.0.0.1", gate.port), timeout=10) as connection:
+        connection.sendall(head(host=f"127.0.0.1:{gate.port}").replace(b"GET", b"HEAD"))
+        gate.close()
+    assert caplog.records == []
+
+
+def test_a_server_that_answers_everybody_is_refused(inner):
+    require_locked(inner)  # this one wants its secret
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Open) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        with pytest.raises(UserError, match="to everybody on this machine"):
+            require_locked(server.server_address[1])
+        server.shutdown()
+
+
+class Open(Page):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+
+
 def test_a_port_that_is_taken_is_one_clear_line(inner):
     with pytest.raises(UserError, match=rf"127\.0\.0\.1:{inner}.*choose another page\.port"):
-        Gate("127.0.0.1", inner, "", inner)
+        Gate("127.0.0.1", inner, "", inner, SECRET)
 
 
 def test_others_need_a_token_that_cannot_be_guessed():

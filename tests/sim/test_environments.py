@@ -2,8 +2,10 @@
 
 import copy
 import gc
+import os
 import pickle
 import random
+import subprocess
 import sys
 from dataclasses import replace
 from functools import lru_cache
@@ -272,6 +274,32 @@ def test_a_moment_is_shown_from_its_dynamic_state(env: GraspEnv) -> None:
         other.show(snapshot, moments[0][0][:-1])
     with pytest.raises(ContractError, match="start cannot be read"):
         other.show({}, moments[0][0])
+
+
+_TRACE = """
+import hashlib, sys
+import numpy as np
+from grasp_sim import registry
+trace = hashlib.sha256()
+for name, mode in (("pybullet-lift", "servo"), ("pybullet-lift", "osc"), ("robosuite-lift", "osc")):
+    env = registry.make(name, control_mode=mode)
+    env.reset(seed=0)
+    rng = np.random.default_rng(0)
+    for _ in range(25):
+        env.step(rng.uniform(-1, 1, 6).astype(np.float32))
+    trace.update(env.unwrapped.dynamic_state().tobytes())
+print(trace.hexdigest())
+"""
+
+
+def test_an_episode_does_not_depend_on_the_number_of_threads() -> None:
+    said = []
+    for threads in ("1", "2", "3"):
+        names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+        environment = {**os.environ, **dict.fromkeys(names, threads)}
+        command = [sys.executable, "-c", _TRACE]
+        said.append(subprocess.run(command, env=environment, check=True, capture_output=True).stdout)
+    assert said[0] == said[1] == said[2]
 
 
 def test_a_snapshot_of_another_mode_is_refused() -> None:

@@ -194,3 +194,10 @@ def test_a_forked_process_leaves_its_parents_files_alone():
     assert queue.get(timeout=30) != str(path)
     child.join()
     assert path.exists()
+
+
+@pytest.mark.parametrize("visible", [False, True])
+def test_no_line_is_cut_by_pybullet_which_reads_8_kb_at_a_time(visible, tmp_path):
+    lines = pybullet_urdf.urdf_path(visible=visible).read_text().splitlines()
+    assert max(map(len, lines)) < 4096
+    assert sum("<mesh" in line for line in lines) >= 7

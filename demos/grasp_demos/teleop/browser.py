@@ -9,23 +9,29 @@ from __future__ import annotations
 import contextlib
 import io
 import logging
+import math
+import secrets
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
+import viser
 
-from grasp_demos.teleop.gate import Gate
-from grasp_demos.teleop.operator import COMMANDS, Intent, KeyMotion, Operator, Status
+from grasp_demos.teleop.gate import Gate, locked_server, require_locked
+from grasp_demos.teleop.operator import COMMANDS, Commands, Intent, KeyMotion, Operator, Status
 from grasp_demos.teleop.sources import PageConfig
 from grasp_sim import visuals
 from grasp_sim.contract import ActionScale, GraspState, yaw_error, yaw_of
 from grasp_sim.errors import UserError
 from grasp_sim.objects import ObjectSpec
 
+FAREWELL_S = 0.3
+"""s that the page has to take in its last words."""
+FARTHEST = 10.0
+"""m from the base beyond which no handle can be meant."""
 TEXT_PERIOD_S = 0.2
 """s between changes of the text; the scene moves at the policy's rate."""
 HOLD_HZ = 20.0
@@ -65,18 +71,22 @@ class ScenePage:
 
     def __enter__(self) -> Self:
         """Serve the page, and say where it is. Raises UserError where that cannot be done."""
-        viser = _viser()
-        with _quiet():
+        # It tells of every connection that breaks off; a person at a page breaks off many.
+        logging.getLogger("websockets").setLevel(logging.CRITICAL)
+        secret = secrets.token_urlsafe(32)
+        with _quiet(), locked_server(secret):
             self.server: Any = viser.ViserServer(
                 host="127.0.0.1", port=0, label="grasp-record", verbose=False
             )
         config = self._config
         try:
-            self._gate = Gate(config.host, config.port, config.token, self.server.get_port())
+            require_locked(self.server.get_port())
+            self._gate = Gate(config.host, config.port, config.token, self.server.get_port(), secret)
         except UserError:
             self._stop()
             raise
-        self.address = f"http://{config.host}:{self._gate.port}/"
+        host = "this machine" if config.host in ("", "0.0.0.0", "::") else config.host
+        self.address = f"http://{f'[{host}]' if ':' in host else host}:{self._gate.port}/"
         self._build(self.server)
         query = "?token=..." if config.token else ""
         print(f"Open {self.address}{query} in a browser.", flush=True)
@@ -85,6 +95,9 @@ class ScenePage:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._text.content = "### Recording has ended\n\nThis page can be closed."
+        self.server.flush()
+        time.sleep(FAREWELL_S)
         self._gate.close()
         self._stop()
 
@@ -152,9 +165,9 @@ class BrowserOperator(ScenePage):
         self._scale, self._clock = scale, clock
         self._lock = threading.Lock()
         self._motion = KeyMotion(clock)
-        self._commands: deque[str] = deque()
+        self._commands = Commands()
         self._goal: tuple[np.ndarray, float] | None = None
-        self._dragging = False
+        """Where the handle is while it is dragged: position (3,) in m and yaw in rad."""
 
     # ---- the page's controls; its callbacks come from other threads
 
@@ -178,6 +191,7 @@ class BrowserOperator(ScenePage):
                 button.on_hold(lambda _, axis=axis, sign=sign: self._press(axis, sign), callback_hz=HOLD_HZ)
         self._handle = server.scene.add_transform_controls("/handle", scale=0.12, depth_test=False)
         self._handle.on_update(self._drag)
+        server.on_client_disconnect(self._left)
 
     def _button(self, label: str, key: str, act: Callable[[], None], hint: str | None = None) -> Any:
         """A button that a key presses too."""
@@ -188,14 +202,14 @@ class BrowserOperator(ScenePage):
 
     def _say(self, command: str) -> None:
         with self._lock:
-            self._commands.append(command)
+            self._commands.say(command)
 
     def _toggle(self) -> None:
         with self._lock:
             self._motion.toggle_gripper()
 
     def _change_speed(self, factor: float) -> None:
-        self._speed.value = min(1.0, max(0.1, self._speed.value * factor))
+        self._speed.value = _speed_share(self._speed.value) * factor
 
     def _press(self, axis: int, sign: int) -> None:
         with self._lock:
@@ -203,17 +217,28 @@ class BrowserOperator(ScenePage):
             self._motion.press(axis, sign)
 
     async def _drag(self, event: Any) -> None:
-        quaternion = np.asarray(event.target.wxyz)[[1, 2, 3, 0]]
+        """The arm follows the handle while it is held, and no longer: letting go stops it."""
+        numbers = np.array([*event.target.position, *event.target.wxyz], np.float64)
+        held = event.phase != "end" and np.isfinite(numbers).all() and np.abs(numbers).max() < FARTHEST
         with self._lock:
-            self._dragging = event.phase != "end"
-            self._goal = np.array(event.target.position), yaw_of(quaternion)
+            self._goal = (numbers[:3], yaw_of(numbers[[4, 5, 6, 3]])) if held else None
+
+    async def _left(self, client: Any) -> None:
+        """A page was closed, or its connection broke: whatever it was doing ends."""
+        with self._lock:
+            self._forget()
+
+    def _forget(self) -> None:
+        self._goal = None
+        self._commands.take()
+        self._motion.begin(self._motion.closed)
 
     # ---- what the session asks
 
     def begin(self, closed: bool) -> None:
         """An episode starts."""
         with self._lock:
-            self._goal = None
+            self._forget()
             self._motion.begin(closed)
 
     def follow(self, closed: bool) -> None:
@@ -224,14 +249,13 @@ class BrowserOperator(ScenePage):
     def poll(self, state: GraspState) -> Intent:
         """What was asked on the page since the last call; nobody is present while no page is open."""
         with self._lock:
-            self._motion.speed = float(self._speed.value)
-            command = self._commands.popleft() if self._commands else ""
-            intent = self._motion.intent(command, present=bool(self.server.get_clients()))
+            self._motion.speed = _speed_share(self._speed.value)
+            present = bool(self.server.get_clients())
+            if not present:
+                self._forget()
+            intent = self._motion.intent(self._commands.take(), present=present)
             if self._goal is not None:
-                motion = self._towards(state, *self._goal)
-                if not self._dragging and not motion.any():
-                    self._goal = None
-                intent = intent._replace(motion=motion, acting=True)
+                intent = intent._replace(motion=self._towards(state, *self._goal), acting=True)
         return intent
 
     def _towards(self, state: GraspState, position: np.ndarray, yaw: float) -> np.ndarray:
@@ -322,26 +346,18 @@ def status_text(status: Status, gripper: str = "") -> str:
     return "\n\n".join(line for line in lines if line)
 
 
+def _speed_share(value: object) -> float:
+    """A share of the largest step from whatever the page sent."""
+    share = float(value) if isinstance(value, int | float) else 0.0
+    return min(1.0, max(0.1, share)) if math.isfinite(share) else 0.1
+
+
 def _about_z(yaw: float) -> np.ndarray:
     return np.array([np.cos(yaw / 2.0), 0.0, 0.0, np.sin(yaw / 2.0)])
 
 
 def _place(node: Any, pose: visuals.Pose) -> None:
     node.position, node.wxyz = pose.position, pose.quaternion
-
-
-def _viser() -> Any:
-    # The web server's library tells of every connection that breaks off; a person at a page breaks off many.
-    logging.getLogger("websockets").setLevel(logging.ERROR)
-    try:
-        import viser
-    except ModuleNotFoundError as error:
-        if error.name != "viser":
-            raise
-        raise UserError(
-            "the page needs viser: pip install -c requirements.lock -e '.[teleop]', or make install."
-        ) from error
-    return viser
 
 
 def _quiet() -> contextlib.AbstractContextManager[Any]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -18,7 +17,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from evdev import InputDevice, InputEvent, ecodes, list_devices
 
-from grasp_demos.teleop.operator import Intent, KeyMotion, Status
+from grasp_demos.teleop.operator import Commands, Intent, KeyMotion, Status
 from grasp_demos.teleop.status_line import StatusLine
 from grasp_sim.contract import GraspState
 from grasp_sim.errors import UserError
@@ -69,7 +68,7 @@ class GamepadOperator:
         self._ranges: dict[int, Range] = {}
         self._motion = np.zeros(4)
         self._gripper = KeyMotion(clock)
-        self._commands: deque[str] = deque()
+        self._commands = Commands()
         self._line = StatusLine()
 
     def __enter__(self) -> Self:
@@ -92,6 +91,7 @@ class GamepadOperator:
 
     def begin(self, closed: bool) -> None:
         """An episode starts. Sticks stay where they are held."""
+        self._commands.take()
         self._gripper.begin(closed)
 
     def follow(self, closed: bool) -> None:
@@ -110,7 +110,7 @@ class GamepadOperator:
             raise UserError(
                 f"the gamepad {self._device.path} is gone: connect it and record again."
             ) from error
-        intent = self._gripper.intent(self._commands.popleft() if self._commands else "")
+        intent = self._gripper.intent(self._commands.take())
         return intent._replace(motion=self._motion.copy(), acting=intent.acting or bool(self._motion.any()))
 
     def handle(self, events: Iterable[InputEvent]) -> None:
@@ -123,7 +123,7 @@ class GamepadOperator:
                 if event.code == GRIPPER_BUTTON:
                     self._gripper.toggle_gripper()
                 elif event.code in BUTTONS:
-                    self._commands.append(BUTTONS[event.code])
+                    self._commands.say(BUTTONS[event.code])
             elif event.type == ecodes.EV_SYN and event.code == ecodes.SYN_DROPPED:
                 # The system lost events: where the sticks are is unknown until they are moved again.
                 self._motion[:] = 0.0

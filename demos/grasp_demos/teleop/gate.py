@@ -11,18 +11,26 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hmac
+import http.client
+import inspect
 import threading
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from http import HTTPStatus
-from http.cookies import CookieError, SimpleCookie
 from typing import Any, TypeVar
 from urllib.parse import parse_qs, urlsplit
+
+import websockets.asyncio.server
 
 from grasp_sim.errors import UserError
 
 T = TypeVar("T")
 
-COOKIE = "grasp_token"
+COOKIE = "grasp_token_{port}"
+"""Cookies belong to a host, whatever the port: every page of a machine has one of its own."""
+KEY = "X-Grasp-Gate"
+"""Field in which the gate tells the page's server a secret: nothing else on this machine may use that."""
+PING_S, SILENCE_S = 0.5, 2.0
+"""s between the pings to a page, and until one that answers none counts as gone: nobody is there then."""
 HEAD_LIMIT = 32_768
 """Bytes that a request's first lines may have."""
 HEAD_TIMEOUT_S = 10.0
@@ -52,7 +60,7 @@ class Refusal(Exception):
         return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
 
 
-def require_admission(head: bytes, token: str) -> None:
+def require_admission(head: bytes, token: str, port: int) -> None:
     """Raise Refusal unless a request's first lines may pass. Without a token only loopback names may."""
     try:
         first, *rest = head.decode("latin-1").split("\r\n")
@@ -67,25 +75,24 @@ def require_admission(head: bytes, token: str) -> None:
         hosts = fields.get("host", [])
         if len(hosts) != 1:
             raise ValueError("one Host")
+        asked = parse_qs(urlsplit(target).query).get("token", [""])[-1]
+        origins = [urlsplit(origin).netloc for origin in fields.get("origin", [])]
     except ValueError as error:
         raise Refusal(HTTPStatus.BAD_REQUEST, "This is no request of a browser.") from error
     host = hosts[0]
     if not token and host.rpartition(":")[0] not in _LOOPBACK and host not in _LOOPBACK:
         raise Refusal(HTTPStatus.FORBIDDEN, "Open the page as localhost or 127.0.0.1.")
-    for origin in fields.get("origin", []):
-        if urlsplit(origin).netloc != host:
-            raise Refusal(HTTPStatus.FORBIDDEN, "Another page may not use this one.")
+    if any(origin != host for origin in origins):
+        raise Refusal(HTTPStatus.FORBIDDEN, "Another page may not use this one.")
     if not token:
         return
-    asked = parse_qs(urlsplit(target).query).get("token", [""])[-1]
+    name = COOKIE.format(port=port)
     if _same(asked, token):
-        cookie = f"Set-Cookie: {COOKIE}={token}; HttpOnly; SameSite=Strict; Path=/"
+        cookie = f"Set-Cookie: {name}={token}; HttpOnly; SameSite=Strict; Path=/"
         raise Refusal(HTTPStatus.SEE_OTHER, "Welcome.", (cookie, "Location: /"))
-    held = []
-    for text in fields.get("cookie", []):
-        with contextlib.suppress(CookieError):
-            held += [morsel.value for name, morsel in SimpleCookie(text).items() if name == COOKIE]
-    if not any(_same(value, token) for value in held):
+    # By hand: the standard library's reader stops at the first odd cookie, which other pages may have set.
+    cookies = [part.strip().partition("=") for text in fields.get("cookie", []) for part in text.split(";")]
+    if not any(_same(value, token) for held, _, value in cookies if held == name):
         raise Refusal(HTTPStatus.FORBIDDEN, "Open the page with its token, as in http://host:port/?token=...")
 
 
@@ -96,9 +103,12 @@ def _same(given: str, token: str) -> bool:
 class Gate:
     """Serves `host:port` and passes what it admits on to a server on this machine."""
 
-    def __init__(self, host: str, port: int, token: str, inner_port: int) -> None:
-        """Raises UserError where the address cannot be taken. `port` 0 takes a free one."""
-        self._token, self._inner = token, inner_port
+    def __init__(self, host: str, port: int, token: str, inner_port: int, secret: str) -> None:
+        """Raises UserError where the address cannot be taken. `port` 0 takes a free one.
+
+        `secret` is what the server at `inner_port` wants to hear, see `locked_server`.
+        """
+        self._token, self._inner, self._secret = token, inner_port, secret
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="page gate", daemon=True)
         self._connections: set[asyncio.Task[None]] = set()
@@ -141,7 +151,9 @@ class Gate:
             if len(self._connections) > MAX_CONNECTIONS:
                 raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "Too many connections.")
             head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), HEAD_TIMEOUT_S)
-            require_admission(head, self._token)
+            require_admission(head, self._token, self.port)
+            first, rest = head.split(b"\r\n", 1)
+            head = first + f"\r\n{KEY}: {self._secret}\r\n".encode() + rest
             inner_reader, inner_writer = await asyncio.open_connection("127.0.0.1", self._inner)
             try:
                 inner_writer.write(head)
@@ -154,6 +166,8 @@ class Gate:
                 await writer.drain()
         except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, TimeoutError):
             pass  # Who asked has left, or sent no request at all.
+        except asyncio.CancelledError:
+            pass  # The gate is closing; a task that ends so would be reported as a fault.
         finally:
             writer.close()
             self._connections.discard(task)
@@ -182,3 +196,45 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
     while data := await reader.read(65_536):
         writer.write(data)
         await writer.drain()
+
+
+@contextlib.contextmanager
+def locked_server(secret: str) -> Iterator[None]:
+    """A page's server that is started inside of the block answers only who tells `secret` in the field `KEY`.
+
+    The server takes no such thing as a setting, so the function that it serves with is replaced meanwhile;
+    `require_locked` makes sure that it was. A page that answers no ping counts as gone soon, too.
+    """
+    serve = websockets.asyncio.server.serve
+
+    def locked(handler: Any, *where: Any, **settings: Any) -> Any:
+        answer = settings.pop("process_request")
+
+        async def check(connection: Any, request: Any) -> Any:
+            told = request.headers.get_all(KEY)
+            if len(told) != 1 or not _same(told[0], secret):
+                return connection.respond(HTTPStatus.FORBIDDEN, "This is not the page's address.\n")
+            answered = answer(connection, request) if answer else None
+            return await answered if inspect.isawaitable(answered) else answered
+
+        alive = {"ping_interval": PING_S, "ping_timeout": SILENCE_S - PING_S}
+        return serve(handler, *where, process_request=check, **(settings | alive))
+
+    websockets.asyncio.server.serve = locked  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        websockets.asyncio.server.serve = serve  # type: ignore[assignment]
+
+
+def require_locked(port: int) -> None:
+    """Raise UserError unless the server at this port of this machine refuses who does not tell its secret."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=HEAD_TIMEOUT_S)
+    connection.request("GET", "/")
+    status = connection.getresponse().status
+    connection.close()
+    if status != HTTPStatus.FORBIDDEN:
+        raise UserError(
+            "the installed viser serves its page to everybody on this machine, so it is not used: install the"
+            " version of requirements.lock."
+        )

@@ -12,7 +12,6 @@ import sys
 import termios
 import time
 import tty
-from collections import deque
 from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Self
@@ -22,7 +21,7 @@ from rich.live import Live
 from rich.panel import Panel
 from rich.table import Table
 
-from grasp_demos.teleop.operator import COMMANDS, Intent, KeyMotion, Status
+from grasp_demos.teleop.operator import COMMANDS, Commands, Intent, KeyMotion, Status
 from grasp_sim.contract import GraspState, yaw_error
 from grasp_sim.errors import UserError
 
@@ -84,7 +83,7 @@ class KeyboardOperator:
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._motion = KeyMotion(clock)
-        self._commands: deque[str] = deque()
+        self._commands = Commands()
         self._live = Live(console=Console(), auto_refresh=False, transient=True)
         self._descriptor, self._before = -1, None
 
@@ -110,6 +109,7 @@ class KeyboardOperator:
 
     def begin(self, closed: bool) -> None:
         """An episode starts."""
+        self._commands.take()
         self._motion.begin(closed)
 
     def follow(self, closed: bool) -> None:
@@ -119,7 +119,7 @@ class KeyboardOperator:
     def poll(self, state: GraspState) -> Intent:
         """What was pressed since the last call."""
         self.press(keys_of(self._read()))
-        return self._motion.intent(self._commands.popleft() if self._commands else "")
+        return self._motion.intent(self._commands.take())
 
     def press(self, keys: list[str]) -> None:
         """These keys were pressed, in this order."""
@@ -131,7 +131,7 @@ class KeyboardOperator:
             elif key in SPEED_KEYS:
                 self._motion.change_speed(SPEED_KEYS[key])
             elif key in KEY_COMMANDS:
-                self._commands.append(KEY_COMMANDS[key])
+                self._commands.say(KEY_COMMANDS[key])
 
     def _read(self) -> bytes:
         data = b""

@@ -24,6 +24,30 @@ COMMANDS: Mapping[str, str] = {
 }
 """What a person can say besides moving the arm."""
 
+_URGENT = ("quit", "discard", "failure", "success", "take", "start")
+
+
+class Commands:
+    """What the person has said since it was last asked for.
+
+    Nothing is queued: of several the most urgent counts and the others are forgotten, so that a key that got
+    stuck cannot begin one episode after the other, nor keep `quit` waiting.
+    """
+
+    def __init__(self) -> None:
+        self._said: set[str] = set()
+
+    def say(self, command: str) -> None:
+        """One of `COMMANDS`."""
+        self._said.add(command)
+
+    def take(self) -> str:
+        """The most urgent of what was said, or nothing; all of it is forgotten."""
+        command = next((name for name in _URGENT if name in self._said), "")
+        self._said.clear()
+        return command
+
+
 OPENING = ACTION_NAMES.index("opening")
 FORCE = ACTION_NAMES.index("force_limit")
 

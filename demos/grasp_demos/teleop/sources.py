@@ -5,11 +5,12 @@ Adding a device: a file beside this one with an `Operator`, and an entry in `OPE
 
 from __future__ import annotations
 
+import importlib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import entry_points
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from grasp_demos.teleop.operator import Operator
 from grasp_demos.teleop.session import Pilot
@@ -70,18 +71,27 @@ def _gamepad(devices: Devices) -> Operator:
 
 
 def _browser(devices: Devices) -> Operator:
-    from grasp_demos.teleop.browser import BrowserOperator
-
-    return BrowserOperator(devices.page, devices.scale)
+    return _page_module().BrowserOperator(devices.page, devices.scale)
 
 
 def _viewed(operator: Operator, devices: Devices) -> Operator:
     """The device with the page beside it, if that is wanted."""
     if not devices.page.show:
         return operator
-    from grasp_demos.teleop.browser import ScenePage, Viewed
+    module = _page_module()
+    return module.Viewed(operator, module.ScenePage(devices.page))
 
-    return Viewed(operator, ScenePage(devices.page))
+
+def _page_module() -> Any:
+    try:
+        return importlib.import_module("grasp_demos.teleop.browser")
+    except ModuleNotFoundError as error:
+        if error.name not in ("viser", "websockets"):
+            raise
+        raise UserError(
+            f"the page needs {error.name}: pip install -c requirements.lock -e '.[teleop]', or make install;"
+            " page.show=false goes without it."
+        ) from error
 
 
 OPERATORS: Mapping[str, Callable[[Devices], Operator]] = {

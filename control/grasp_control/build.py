@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Sequence
 
@@ -104,9 +105,27 @@ def given_demonstrations(config: TrainConfig, env: gymnasium.Env, run: RunFolder
             f"demos.episodes={wanted} are asked for: record more with grasp-record, or ask for fewer."
             f"{left_out}"
         )
-    for episode in good[:wanted]:
+    used = good[:wanted]
+    for episode in used:
         _require_same_actions(config, env, episode)
-    return good[:wanted]
+    _compare_lengths(config, used)
+    return used
+
+
+def _compare_lengths(config: TrainConfig, episodes: Sequence[Episode]) -> None:
+    """Say so where the agent is given less time than the demonstrations took."""
+    longest = max(map(len, episodes), default=0)
+    limits = {"algo.training_horizon": config.algo.training_horizon, "env.horizon": config.env.horizon}
+    short = {name: limit for name, limit in limits.items() if longest > limit}
+    if short:
+        given = ", ".join(f"{name}={limit}" for name, limit in short.items())
+        better = " ".join(f"{name}={math.ceil(1.25 * longest / 50) * 50}" for name in short)
+        print(
+            f"The demonstrations take up to {longest} steps, and {given}: a policy as slow as they are would"
+            f" not have the time. Consider {better}, or brisker demonstrations.",
+            file=sys.stderr,
+            flush=True,
+        )
 
 
 def _require_same_actions(config: TrainConfig, env: gymnasium.Env, episode: Episode) -> None:

@@ -145,8 +145,9 @@ class Episode:
 
     @property
     def is_demonstration(self) -> bool:
-        """Whether it may be shown to a learner: recorded to its end, and successful."""
-        return self.metadata.success and self.metadata.complete
+        """Whether it may be shown to a learner: recorded to its end, successful, and not a policy's alone."""
+        shown = (self.actors != ACTORS.index("policy")).any()
+        return bool(self.metadata.success and self.metadata.complete and shown)
 
     def __str__(self) -> str:
         """Name the episode for messages: its file if it has one, else its index."""

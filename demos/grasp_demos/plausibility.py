@@ -214,6 +214,7 @@ def _check_object(episode: Episode) -> Iterator[Defect]:
     jump = (up_or_aside > OBJECT_SPEED * passed + OBJECT_TOLERANCE) | (
         -moved[:, 2] > FALL_SPEED * passed + OBJECT_TOLERANCE
     )
+    jump &= place[:-1, 2] > TABLE_HEIGHT - TABLE_TOLERANCE  # What has fallen off falls faster and faster.
     if jump.any():
         far, long = np.linalg.norm(moved[jump][0]), passed[jump][0]
         text = f"jumps {far:.3f} m until the next state, within {long:.3f} s"

@@ -110,7 +110,7 @@ class DatasetWriter:
 
     def rewrite(self, episode: Episode, *, success: bool, note: str) -> Episode:
         """Change a finished episode's verdict, as an operator does on second thoughts."""
-        changed = replace(episode.metadata, success=success, note=note)
+        changed = replace(episode.metadata, success=success, note=_joined(episode.metadata.note, note))
         return write_episode(self._own(episode), replace(episode, metadata=changed))
 
     def set_aside(self, episode: Episode) -> Path:
@@ -241,9 +241,10 @@ class Recording:
         Args:
             success: by the simulator's state or the operator's word.
             complete: False when it broke off.
-            note: the operator's remark; kept from the metadata where empty.
+            note: why it ended; stands behind the operator's remark.
         """
-        changes = {"success": success, "complete": complete, "note": note or self._header.metadata.note}
+        remark = _joined(self._header.metadata.note, note)
+        changes = {"success": success, "complete": complete, "note": remark}
         self._write(end_bytes(changes))
         self._file.close()
         episode = build_episode(self._header, np.array(self._steps, self._dtype), **changes)
@@ -260,6 +261,10 @@ class Recording:
         # Flushed to the system, not to the disk: it survives the process, which is what gets killed.
         self._file.write(frame(payload))
         self._file.flush()
+
+
+def _joined(*remarks: str) -> str:
+    return "; ".join(remark for remark in remarks if remark)
 
 
 def write_episode(path: Path, episode: Episode) -> Episode:

@@ -56,6 +56,7 @@ class FakeArm:
         success = cube[2] > 0.06
         info = {
             "state": self._state(),
+            "true_state": self._state(),
             "requested_action": np.array(action, np.float32),
             "executed_action": executed,
             "success": bool(success),

@@ -16,7 +16,7 @@ from grasp_demos.writer import DatasetWriter
 from grasp_sim.contract import ActionScale, GraspState
 from grasp_sim.errors import UserError
 
-METADATA = Metadata("fake", "servo", ActionScale(), "human-like", source="keyboard")
+METADATA = Metadata("fake", "servo", ActionScale(), "human-like", source="keyboard", note="left hand")
 
 
 class Clock:
@@ -136,6 +136,7 @@ def test_what_the_person_says_ends_an_episode(session, tmp_path):
         last = read_dataset(tmp_path / "demos")[-1]
         assert last.metadata.index == number
         assert (last.metadata.success, last.metadata.complete) == (success, complete)
+        assert last.metadata.note.startswith("left hand; ")
         assert "operator" in last.metadata.note
         assert len(last) == 3
     run, _, writer = session(idle("discard"))
@@ -320,3 +321,44 @@ def test_a_key_nudges_and_the_arm_stops_by_itself():
 def test_an_intent_becomes_an_action_in_range():
     action = action_of(Intent(np.array([2.0, -3.0, 0.5, 0.0]), True, True), force=-0.5)
     np.testing.assert_array_equal(action, np.array([1, -1, 0.5, 0, -1, -0.5], np.float32))
+
+
+def test_an_object_that_fell_off_ends_the_episode(session, arm, tmp_path):
+    def play(person):
+        yield say("start")
+        yield NOTHING
+        arm.numbers[6] = -1.0
+        for _ in range(5):
+            yield NOTHING
+
+    run, _, writer = session(play)
+    with writer:
+        assert run.run().failures == 1
+    (episode,) = read_dataset(tmp_path / "demos")
+    assert len(episode) == 2
+    assert "fell off the table" in episode.metadata.note
+
+
+def test_a_policy_that_nobody_corrected_shows_nothing(session, arm, fake_expert, tmp_path):
+    class Grasping(Policy):
+        def reset(self, observation):
+            fake_expert.reset()
+
+        def act(self, observation):
+            return fake_expert.act(arm._state())
+
+        def observe(self, executed, observation):
+            pass
+
+    def play(person):
+        yield say("start")
+        while not person.seen or person.seen[-1].phase != "ready":
+            yield NOTHING
+
+    run, person, writer = session(play, pilot=Grasping(), wanted=1)
+    with writer:
+        assert run.run().successes == 1
+    (episode,) = read_dataset(tmp_path / "demos")
+    assert episode.metadata.success
+    assert not episode.is_demonstration
+    assert "nobody took over" in person.seen[-1].verdict

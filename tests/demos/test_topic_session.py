@@ -160,7 +160,7 @@ def test_an_arm_without_recorded_ticks_gets_those_of_the_rate(episode, record, t
     np.testing.assert_array_equal(held.states[:, :6], episode.states[:, :6])
     assert held.metadata.complete
     assert (held.truncations[-1], held.rewards.sum()) == (True, 0.0)
-    assert held.metadata.note == "called a failure by the operator"
+    assert held.metadata.note == "remark; called a failure by the operator"
 
 
 @pytest.mark.parametrize("topic", SOURCES)
@@ -212,7 +212,7 @@ def test_a_source_that_stops_ends_the_episode_as_incomplete(
     assert (held.metadata.success, held.metadata.complete) == (False, False)
     at = 0.05 * (len(held) + (topic not in actions))
     assert held.metadata.note.startswith(
-        f"{topic}: nothing new within {limit:g} s, the latest is {limit + 0.05:.3f} s old at {at:.3f} s"
+        f"remark; {topic}: nothing new within {limit:g} s, the latest is {limit + 0.05:.3f} s old at {at:.3f} s"
     )
     assert validate(held) == []
     assert any("are kept as incomplete" in line for line in person.told)
@@ -283,7 +283,7 @@ def test_a_message_that_cannot_be_used_ends_the_episode(topic, spoiler, line, ep
     record(messages, begin, {begin - NS // 2: "start", end: "success", end + 1: "quit"})
     (held,) = recorded(tmp_path)
     assert 10 <= len(held) <= 12
-    assert held.metadata.note.startswith(f"{topic}: {line}")
+    assert held.metadata.note.startswith(f"remark; {topic}: {line}")
     assert not held.metadata.complete
     np.testing.assert_array_equal(held.requested_actions, episode.requested_actions[: len(held)])
 
@@ -312,7 +312,7 @@ def test_stamps_that_go_back_end_the_episode_with_a_note(episode, record, tmp_pa
     record(messages, begin, {begin - NS // 2: "start", end: "success", end + 1: "quit"})
     (held,) = recorded(tmp_path)
     assert len(held) == 14
-    assert held.metadata.note == f"{T.gripper}: clock jump: stamps go back by 29.950 s at 0.750 s"
+    assert held.metadata.note == f"remark; {T.gripper}: clock jump: stamps go back by 29.950 s at 0.750 s"
     assert not held.metadata.complete
 
 
@@ -374,7 +374,7 @@ def test_discard_time_out_and_second_thoughts(episode, record, tmp_path):
     summary, person = record(messages, begin, says | {end: "quit"}, horizon=8)
     (held,) = recorded(tmp_path)
     assert len(held) == 8
-    assert held.metadata.note == "time ran out"
+    assert held.metadata.note == "remark; time ran out"
     assert held.truncations[-1]
     assert summary[:3] == (0, 1, 2)
     assert "thrown away" in person.told

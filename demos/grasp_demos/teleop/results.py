@@ -39,9 +39,11 @@ class Results:
         """End an episode as a success, or as a failure for the reason `note`; None where it is not kept."""
         if success:
             self._last = recording.finish(success=True)
-            self.held += 1
+            self.held += self._last.is_demonstration
             self._counts["successes"] += 1
             self.verdict = f"success: episode {self._last.metadata.index}, {len(self._last)} steps"
+            if not self._last.is_demonstration:
+                self.verdict += ", but nobody took over: it does not count"
         elif self._keep_failures and recording.steps:
             self._last = recording.finish(success=False, note=note)
             self._counts["failures"] += 1

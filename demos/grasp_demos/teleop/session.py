@@ -24,12 +24,15 @@ from grasp_demos.recording import Arm
 from grasp_demos.teleop.operator import OPENING, Intent, Operator, Status, action_of
 from grasp_demos.teleop.results import Results, Summary
 from grasp_demos.writer import DatasetWriter, Recording
+from grasp_sim import scene
 from grasp_sim.contract import GraspState
 
 HAND_BACK_S = 0.5
 """s after the person's last motion until the policy acts again."""
 REST_S = 0.5
 """s that the person has to rest before a motion begins an episode."""
+FALLEN = scene.TABLE_HEIGHT - 0.1
+"""m, height below which an object has left the table for good: the episode is over."""
 LATE_SHARE = 0.1
 """Of the period: a step that begins later than that is counted."""
 
@@ -62,14 +65,14 @@ class Pace:
         """The next step is due now."""
         self._next = self.clock()
 
-    def wait(self) -> None:
-        """Return when the next step is due."""
+    def wait(self, *, counted: bool = True) -> None:
+        """Return when the next step is due; a late one is only counted where it matters."""
         self._next += self._period
         ahead = self._next - self.clock()
         if ahead > 0.0:
             self._sleep(ahead)
         elif -ahead > LATE_SHARE * self._period:
-            self.late += 1
+            self.late += counted
             self._next = self.clock()
 
 
@@ -149,7 +152,7 @@ class Session:
                     return True
                 acted_at = now
             self._show("ready", 0, 0)
-            self._pace.wait()
+            self._pace.wait(counted=False)
 
     # ---- an episode
 
@@ -173,14 +176,12 @@ class Session:
                 return self._stop(recording, intent.command)
             if not intent.present:  # The simulation waits; nothing moves without somebody who sees it.
                 self._show("paused", recording.steps, slips)
-                self._pace.wait()
-                self._pace.start()
+                self._pace.wait(counted=False)
                 continue
             actor, intended, requested = self._choose(intent, observation)
             observation, reward, terminated, truncated, self._info = self.env.step(requested)
             if self._info["sim_fault"]:
                 self._finish(recording, False, "the simulator's state became non-finite")
-                self._seed += 1  # The same start might break again.
                 return True
             if self.pilot is not None:
                 self.pilot.observe(self._info["executed_action"], observation)
@@ -206,6 +207,9 @@ class Session:
                 success = bool(self._info["success"])
                 reason = "" if success else "the object broke" if self._info.get("broken") else "time ran out"
                 self._finish(recording, success, reason)
+                return True
+            if self._info["true_state"].object_position[2] < FALLEN:
+                self._finish(recording, False, "the object fell off the table")
                 return True
             self._pace.wait()
 

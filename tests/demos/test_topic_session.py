@@ -212,7 +212,8 @@ def test_a_source_that_stops_ends_the_episode_as_incomplete(
     assert (held.metadata.success, held.metadata.complete) == (False, False)
     at = 0.05 * (len(held) + (topic not in actions))
     assert held.metadata.note.startswith(
-        f"remark; {topic}: nothing new within {limit:g} s, the latest is {limit + 0.05:.3f} s old at {at:.3f} s"
+        f"remark; {topic}: nothing new within {limit:g} s,"
+        f" the latest is {limit + 0.05:.3f} s old at {at:.3f} s"
     )
     assert validate(held) == []
     assert any("are kept as incomplete" in line for line in person.told)

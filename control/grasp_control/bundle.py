@@ -20,13 +20,13 @@ import onnxruntime
 from grasp_control.durable import sha256_of, whole_directory
 from grasp_control.manifest import BundleError, Expectation, Manifest, contract_faults
 from grasp_control.memory.window import MIN_LENGTH, ShortTermMemory
+from grasp_control.network_file import FOREIGN, open_network
+from grasp_control.probes import command_difference_of, probes
 from grasp_sim.contract import (
     ACTION_DIM,
     OBSERVATION_DIM,
     OBSERVATION_NAMES,
-    ActionScale,
     ContractError,
-    decode,
 )
 
 if TYPE_CHECKING:
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 NETWORK_FILE, MANIFEST_FILE = "policy.onnx", "manifest.json"
 PARITY_TOLERANCE = 1e-5
 """Largest difference allowed between the exported network and the original, in action units."""
-
-_PROBES = 1000
 
 
 class Check(NamedTuple):
@@ -92,24 +90,41 @@ class BundlePolicy:
         return self.act_batch(self._memory.policy_input()[None])[0]
 
     def act_batch(self, windows: np.ndarray) -> np.ndarray:
-        """Actions (B, A) in [-1, 1] for raw windows (B, W); BundleError if the network gives a NaN."""
+        """Actions (B, A) in [-1, 1] for raw windows (B, W); BundleError if it gives others."""
         actions = self.run(windows)[0]
         if not np.isfinite(actions).all():
             raise BundleError(
                 "the bundle's network gives actions that are not finite, so its training diverged: do not "
                 "deploy it; train again with lower learning rates."
             )
+        if not (np.abs(actions) <= 1.0).all():
+            raise BundleError(
+                f"the bundle's network gives an action of {np.abs(actions).max():.3g}, beyond [-1, 1]: "
+                f"{FOREIGN}"
+            )
         return actions
 
     def run(self, windows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Both outputs for raw windows (B, W): actions (B, A), and commands (B, 6) in m, m, m, rad, m, N."""
+        """Both outputs for raw windows (B, W): actions (B, A), and commands (B, 6) in m, m, m, rad, m, N.
+
+        Raises BundleError where the network breaks off, or gives arrays of other shapes or no float32.
+        """
         windows = np.ascontiguousarray(windows, dtype=np.float32)
         if windows.ndim != 2 or windows.shape[1] != self.manifest.window_width:
             raise ContractError(
                 f"windows have shape {windows.shape}; they must be (B, {self.manifest.window_width})."
             )
-        action, command = self._session.run(["action", "command"], {"window": windows})
-        return np.asarray(action), np.asarray(command)
+        try:
+            action, command = map(np.asarray, self._session.run(["action", "command"], {"window": windows}))
+        except Exception as error:  # onnxruntime's own exception classes have no public base
+            raise BundleError(f"the bundle's network broke off ({error}): {FOREIGN}") from error
+        for name, output in (("action", action), ("command", command)):
+            if output.shape != (len(windows), ACTION_DIM) or output.dtype != np.float32:
+                raise BundleError(
+                    f"the bundle's network gives {name} as {output.dtype} {output.shape}, not as float32 "
+                    f"{(len(windows), ACTION_DIM)}: {FOREIGN}"
+                )
+        return action, command
 
 
 def export_bundle(path: Path | str, network: torch.nn.Module, *, manifest: Manifest) -> Check:
@@ -147,8 +162,8 @@ def load_bundle(path: Path | str, *, expect: Expectation | None) -> BundlePolicy
 
     Args:
         path: the bundle's directory.
-        expect: what the robot asks of it; None checks only that the bundle is whole and follows the installed
-            contract, for looking at a bundle.
+        expect: what the robot asks of it; the network is then run on a few windows, too. None checks only
+            that the bundle is whole and follows the installed contract, for looking at a bundle.
 
     Raises:
         BundleError: one line for each fault: what was asked, what the bundle has, what to do.
@@ -177,7 +192,27 @@ def load_bundle(path: Path | str, *, expect: Expectation | None) -> BundlePolicy
             f"{path / NETWORK_FILE} was changed after its export: SHA-256 {digest[:12]}..., the manifest has "
             f"{manifest.network_sha256[:12]}...: copy the bundle again."
         )
-    return BundlePolicy(manifest, _session(path, content, manifest))
+    policy = BundlePolicy(manifest, open_network(path / NETWORK_FILE, content, manifest))
+    if expect is not None:
+        _probe(policy, path)
+    return policy
+
+
+def _probe(policy: BundlePolicy, path: Path) -> None:
+    """Raise BundleError unless the network gives actions in [-1, 1] and their commands, whatever it sees."""
+    width = policy.manifest.window_width
+    windows = probes(np.zeros(width), np.ones(width))[::10]
+    try:
+        policy.act_batch(windows[:1])  # as it is run, one window at a time
+        actions = policy.act_batch(windows)
+        difference = command_difference_of(actions, policy.run(windows)[1], policy.manifest.action_scale)
+        if not difference <= PARITY_TOLERANCE:
+            raise BundleError(
+                f"the bundle's network gives commands that differ from the contract's by {difference:.2g} of "
+                f"their range: {FOREIGN}"
+            )
+    except BundleError as error:
+        raise BundleError(f"{path}: {error}") from error
 
 
 def check_bundle(path: Path | str, network: torch.nn.Module | None = None) -> Check:
@@ -197,7 +232,7 @@ def _check(policy: BundlePolicy, network: torch.nn.Module | None, path: Path) ->
         from grasp_control.bundle_export import run_network, statistics
 
         mean, std = statistics(network, width)
-    windows = _probes(mean, std)
+    windows = probes(mean, std)
     actions, commands = policy.run(windows)
     if not (np.isfinite(actions).all() and (np.abs(actions) <= 1.0).all()):
         raise BundleError(
@@ -208,9 +243,7 @@ def _check(policy: BundlePolicy, network: torch.nn.Module | None, path: Path) ->
     singles = np.concatenate([policy.act_batch(window[None]) for window in windows[::20]])
     if not np.allclose(singles, actions[::20], rtol=0.0, atol=PARITY_TOLERANCE):
         faults.append("a batch and its single windows give different actions")
-    scale = policy.manifest.action_scale
-    low, high = commands_of(np.stack([-np.ones(ACTION_DIM), np.ones(ACTION_DIM)]), scale)
-    command_difference = float((np.abs(commands - commands_of(actions, scale)) / (high - low)).max())
+    command_difference = command_difference_of(actions, commands, policy.manifest.action_scale)
     if not command_difference <= PARITY_TOLERANCE:
         faults.append(f"commands differ from the contract's by {command_difference:.2g} of their range")
     original = actions if network is None else run_network(network, windows)
@@ -230,39 +263,3 @@ def _observation(observation: np.ndarray) -> np.ndarray:
         bad = [name for name, v in zip(OBSERVATION_NAMES, observation, strict=True) if not np.isfinite(v)]
         raise ContractError(f"an observation is not finite in {bad}.")
     return observation
-
-
-def _session(path: Path, content: bytes, manifest: Manifest) -> onnxruntime.InferenceSession:
-    options = onnxruntime.SessionOptions()
-    # A second thread gains nothing on a network this small and disturbs the control loop.
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    try:
-        session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # onnxruntime's own exception classes have no public base
-        raise BundleError(
-            f"{path / NETWORK_FILE} cannot be loaded ({error}): export the bundle again."
-        ) from error
-    found = {port.name: port.shape[1:] for port in [*session.get_inputs(), *session.get_outputs()]}
-    wanted = {"window": [manifest.window_width], "action": [ACTION_DIM], "command": [ACTION_DIM]}
-    if found != wanted:
-        raise BundleError(
-            f"{path / NETWORK_FILE} has inputs and outputs {found}, the manifest asks for {wanted}: "
-            "export the bundle again."
-        )
-    return session
-
-
-def commands_of(actions: np.ndarray, scale: ActionScale) -> np.ndarray:
-    """`contract.decode` of each row: actions (B, A) -> commands (B, 6) in m, m, m, rad, m, N, float64."""
-    commands = [decode(action, scale) for action in actions]
-    return np.array([[*c.delta_position, c.delta_yaw, c.opening, c.force_limit] for c in commands])
-
-
-def _probes(mean: np.ndarray, std: np.ndarray) -> np.ndarray:
-    """Windows (1000, W): near the statistics, far from them, and at the ends of what float32 holds."""
-    rng = np.random.default_rng(0)  # always the same probes, so two checks of one bundle agree
-    spread = 10.0 ** rng.uniform(-2.0, 2.0, size=(_PROBES, 1))
-    windows = mean + std * spread * rng.standard_normal((_PROBES, len(mean)))
-    extremes = np.array([0.0, 1e-30, 1.0, 1e4, 1e12, 1e30, np.finfo(np.float32).max])
-    windows[-200:] = rng.choice(np.concatenate([-extremes, extremes]), size=(200, len(mean)))
-    return windows.astype(np.float32)

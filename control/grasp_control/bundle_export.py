@@ -14,9 +14,9 @@ import onnx
 import torch
 from torch import Tensor, nn
 
-from grasp_control.bundle import commands_of
 from grasp_control.manifest import Manifest
 from grasp_control.networks import Normaliser
+from grasp_control.probes import commands_of
 from grasp_sim.contract import ACTION_DIM, ACTION_NAMES, OPENING_GAIN, ActionScale
 
 _OPSET = 17  # the first with LayerNormalization as one node

@@ -405,3 +405,116 @@ print(policy.act(np.ones(13)).shape, check_bundle(sys.argv[1]).probes)
     )
     assert run.returncode == 0, run.stderr
     assert run.stdout.strip() == "(6,) 1000"
+
+
+def foreign_bundle(bundle, tmp_path, nodes, *, initializers=(), domains=()):
+    """A bundle like `bundle` whose digest is right and whose network consists of `nodes`."""
+    floats = onnx.TensorProto.FLOAT
+    ports = [("window", W), ("action", ACTION_DIM), ("command", ACTION_DIM)]
+    window, *outputs = (onnx.helper.make_tensor_value_info(name, floats, ["batch", n]) for name, n in ports)
+    graph = onnx.helper.make_graph(nodes, "foreign", [window], outputs, initializer=list(initializers))
+    opsets = [onnx.helper.make_opsetid(domain, version) for domain, version in (("", 17), *domains)]
+    model = onnx.helper.make_model(graph, opset_imports=opsets, ir_version=9)
+    path = copy_of(bundle, tmp_path)
+    onnx.save(model, path / "policy.onnx")
+    data = json.loads((path / "manifest.json").read_text())
+    data["network_sha256"] = sha256_of(path / "policy.onnx")
+    (path / "manifest.json").write_text(json.dumps(data))
+    return path
+
+
+def array(name: str, values, dtype=np.float32):
+    return onnx.numpy_helper.from_array(np.asarray(values, dtype), name)
+
+
+NODE = onnx.helper.make_node
+ACTION_SLICE = [
+    array("zero", [0], np.int64),
+    array("six", [ACTION_DIM], np.int64),
+    array("one", [1], np.int64),
+]
+SLICE = NODE("Slice", ["window", "zero", "six", "one"], ["raw"])
+"""The first six numbers of the window, as the start of an action."""
+
+
+@pytest.mark.parametrize("value", [5.0, 3e38])
+def test_a_foreign_network_that_leaves_the_range_is_refused_before_it_acts(bundle, tmp_path, value):
+    nodes = [SLICE, NODE("Mul", ["raw", "nothing"], ["none"]), NODE("Add", ["none", "value"], ["action"])]
+    nodes.append(NODE("Identity", ["action"], ["command"]))
+    constants = [array("nothing", 0.0), array("value", value), *ACTION_SLICE]
+    path = foreign_bundle(bundle, tmp_path, nodes, initializers=constants)
+    with pytest.raises(BundleError, match=r"beyond \[-1, 1\]: it was not made by grasp-distill"):
+        load_bundle(path, expect=Expectation())
+    policy = load_bundle(path, expect=None)  # To be looked at it may be opened, not to be obeyed.
+    with pytest.raises(BundleError, match=r"action of .*not made by grasp-distill"):
+        policy.act_batch(np.zeros((1, W)))
+
+
+def test_a_foreign_network_whose_commands_are_not_the_actions_is_refused(bundle, tmp_path):
+    nodes = [SLICE, NODE("Clip", ["raw", "low", "high"], ["action"])]
+    nodes.append(NODE("Identity", ["action"], ["command"]))  # 0 to 1 where newtons are due
+    constants = [array("low", -1.0), array("high", 1.0), *ACTION_SLICE]
+    path = foreign_bundle(bundle, tmp_path, nodes, initializers=constants)
+    with pytest.raises(BundleError, match=r"commands that differ.*not made by grasp-distill"):
+        load_bundle(path, expect=Expectation())
+
+
+def test_a_network_that_breaks_off_or_gives_no_rows_is_one_clear_error(bundle, tmp_path):
+    gather = [NODE("Gather", ["window", "far"], ["raw"], axis=1), NODE("Tanh", ["raw"], ["action"])]
+    gather.append(NODE("Identity", ["action"], ["command"]))
+    # An index that is out of range, and computed, so that it shows only when the network runs.
+    far = [NODE("Shape", ["window"], ["shape"]), NODE("Gather", ["shape", "one"], ["width"], axis=0)]
+    far.append(NODE("Add", ["width", "six_times"], ["far"]))
+    constants = [array("one", [1], np.int64), array("six_times", [9] * ACTION_DIM, np.int64)]
+    path = foreign_bundle(bundle, tmp_path, [*far, *gather], initializers=constants)
+    with pytest.raises(BundleError, match=r"broke off .*not made by grasp-distill"):
+        load_bundle(path, expect=Expectation())
+    with pytest.raises(BundleError, match="broke off"):
+        load_bundle(path, expect=None).act_batch(np.zeros((1, W)))
+
+    nodes = [SLICE, NODE("Slice", ["raw", "zero", "zero", "zero"], ["action"])]
+    nodes.append(NODE("Identity", ["action"], ["command"]))
+    (tmp_path / "rows").mkdir()
+    path = foreign_bundle(bundle, tmp_path / "rows", nodes, initializers=ACTION_SLICE)
+    with pytest.raises(BundleError, match=r"float32 \(0, 6\), not as float32 \(1, 6\)"):
+        load_bundle(path, expect=Expectation())
+    with pytest.raises(BundleError, match=r"\(0, 6\)"):
+        load_bundle(path, expect=None).act_batch(np.zeros((1, W)))
+
+
+def test_a_network_that_may_never_end_is_refused_unrun(bundle, tmp_path):
+    boolean, number = onnx.TensorProto.BOOL, onnx.TensorProto.INT64
+    info = onnx.helper.make_tensor_value_info
+    body = onnx.helper.make_graph(
+        [NODE("Identity", ["go"], ["go_on"])],
+        "endless",
+        [info("i", number, []), info("go", boolean, [])],
+        [info("go_on", boolean, [])],
+    )
+    nodes = [NODE("Loop", ["", "yes"], [], body=body), SLICE, NODE("Tanh", ["raw"], ["action"])]
+    nodes.append(NODE("Identity", ["action"], ["command"]))
+    constants = [array("yes", True, bool), *ACTION_SLICE]
+    path = foreign_bundle(bundle, tmp_path, nodes, initializers=constants)
+    for expect in (None, Expectation()):
+        with pytest.raises(
+            BundleError, match="holds the control flow Loop: it was not made by grasp-distill"
+        ):
+            load_bundle(path, expect=expect)
+
+
+def test_foreign_operators_and_arrays_in_other_files_are_refused(bundle, tmp_path):
+    nodes = [
+        NODE("Gelu", ["window"], ["x"], domain="com.microsoft"),
+        SLICE,
+        NODE("Tanh", ["raw"], ["action"]),
+    ]
+    nodes.append(NODE("Identity", ["action"], ["command"]))
+    elsewhere = array("elsewhere", [1.0])
+    onnx.external_data_helper.set_external_data(elsewhere, "other.bin")
+    elsewhere.data_location = onnx.TensorProto.EXTERNAL
+    elsewhere.ClearField("raw_data")
+    path = foreign_bundle(
+        bundle, tmp_path, nodes, initializers=[elsewhere, *ACTION_SLICE], domains=[("com.microsoft", 1)]
+    )
+    with pytest.raises(BundleError, match=r"arrays in other files, the operator com\.microsoft\.Gelu"):
+        load_bundle(path, expect=None)

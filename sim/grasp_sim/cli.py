@@ -22,8 +22,10 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import importlib
+import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -310,6 +312,23 @@ def _initialized(config_dir: Path | None) -> Any:
 
 
 def _report(program: str, error: object) -> int:
-    sys.stdout.flush()
-    print(f"{program}: {' '.join(str(error).split())}", file=sys.stderr)
+    say(f"{program}: {' '.join(str(error).split())}")
     return EXIT_USER_ERROR
+
+
+def say(line: str) -> None:
+    """One line on stderr after all that was printed; nothing where nobody can read it any more."""
+    _flush(sys.stdout)
+    with suppress(OSError):
+        print(line, file=sys.stderr)
+    _flush(sys.stderr)
+
+
+def _flush(stream: Any) -> None:
+    try:
+        if stream is not None:
+            stream.flush()
+    except OSError:  # Such as a terminal that was closed: what waits there would fail again at the exit.
+        unread = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(unread, stream.fileno())
+        os.close(unread)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pty
 import re
 import select
 import subprocess
 import sys
+import termios
+import threading
 import time
 
 import numpy as np
@@ -148,3 +151,92 @@ def lift_by_keys(terminal: Terminal) -> None:
                 keys += "f"
             terminal.press(keys)
         time.sleep(0.05)
+
+
+@pytest.fixture
+def keyboard(monkeypatch):
+    """A keyboard whose terminal is a real one, and the terminal's other end."""
+    outside, inside = pty.openpty()
+    with open(inside, "rb", buffering=0) as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        yield KeyboardOperator(), outside
+    with contextlib.suppress(OSError):
+        os.close(outside)
+
+
+def test_a_terminal_that_was_closed_is_told_once(keyboard):
+    operator, outside = keyboard
+
+    def lose() -> None:
+        with operator:
+            os.close(outside)
+            operator.poll(None)
+
+    with pytest.raises(UserError, match=r"^the terminal was closed\.$"):
+        lose()
+
+
+def test_the_terminal_is_as_before_where_taking_it_fails(keyboard, monkeypatch):
+    operator, _ = keyboard
+    before = termios.tcgetattr(sys.stdin.fileno())
+
+    def stop() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(operator._live, "start", stop)
+    with pytest.raises(KeyboardInterrupt), operator:
+        pass
+    assert termios.tcgetattr(sys.stdin.fileno()) == before
+
+
+def test_a_flood_of_bytes_delays_nothing_and_quit_is_heard(keyboard):
+    operator, outside = keyboard
+    flooding = threading.Event()
+
+    def flood() -> None:
+        os.set_blocking(outside, False)
+        while not flooding.is_set():
+            with contextlib.suppress(BlockingIOError):
+                os.write(outside, b"1w" * 2048)
+
+    thread = threading.Thread(target=flood)
+    with operator:
+        thread.start()
+        try:
+            for _ in range(20):
+                began = time.monotonic()
+                assert operator.poll(None).command in ("success", "")
+                assert time.monotonic() - began < 1.0
+            end = time.monotonic() + 20.0
+            while operator.poll(None).command != "quit":
+                with contextlib.suppress(BlockingIOError):
+                    os.write(outside, b"x")
+                assert time.monotonic() < end
+        finally:
+            flooding.set()
+            thread.join()
+
+
+def test_quit_is_heard_behind_more_than_a_person_presses():
+    operator = KeyboardOperator()
+    operator.press(["1"] * 100 + ["x"])
+    assert operator._commands.take() == "quit"
+
+
+def test_a_closed_input_is_refused_like_one_that_is_no_terminal(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", None)  # as `<&-` leaves it
+    with pytest.raises(UserError, match=r"needs a terminal.*source=browser"), KeyboardOperator():
+        pass
+
+
+def test_what_is_no_gamepad_is_named(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "file").touch()
+    for path, said in (
+        (os.devnull, "is no input device"),
+        (str(tmp_path / "pipe"), "is no device"),
+        (str(tmp_path / "file"), "is no device"),
+        (str(tmp_path), "is no device"),
+    ):
+        with pytest.raises(UserError, match=rf"gamepad={path} {said}.*such as /dev/input/event3"):
+            GamepadOperator(path).__enter__()

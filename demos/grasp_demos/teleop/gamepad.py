@@ -8,6 +8,8 @@ Xbox pad; on others the buttons at the same places.
 from __future__ import annotations
 
 import errno
+import os
+import stat
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -73,7 +75,7 @@ class GamepadOperator:
 
     def __enter__(self) -> Self:
         """Take the pad. Raises UserError naming what was found where there is none."""
-        self._device = InputDevice(_readable(self._path)) if self._path else _first_gamepad()
+        self._device = _opened(self._path) if self._path else _first_gamepad()
         self._ranges = _ranges(self._device)
         lacking = [str(ecodes.ABS[axis]) for axis in AXES if axis not in self._ranges]
         if lacking:
@@ -133,16 +135,23 @@ class GamepadOperator:
         self._line.show(status)
 
 
-def _readable(path: str) -> str:
+def _opened(path: str) -> Any:
+    """The device at `path`. Raises UserError saying what it is to be where it is none."""
     if not Path(path).exists():
         raise UserError(f"gamepad={path} does not exist.{_found()}")
+    wanted = f"it must be the device file of a gamepad, such as /dev/input/event3.{_found()}"
+    if not stat.S_ISCHR(os.stat(path).st_mode):  # Opening a pipe would wait for who writes into it.
+        raise UserError(f"gamepad={path} is no device: {wanted}")
     try:
-        with open(path, "rb"):
-            return path
+        os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK))
     except OSError as error:
         raise UserError(
             f"gamepad={path} cannot be read ({error.strerror}): join the group that owns it (often `input`)."
         ) from error
+    try:
+        return InputDevice(path)
+    except OSError as error:
+        raise UserError(f"gamepad={path} is no input device ({error.strerror}): {wanted}") from error
 
 
 def _first_gamepad() -> Any:

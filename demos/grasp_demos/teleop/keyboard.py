@@ -13,6 +13,7 @@ import termios
 import time
 import tty
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
@@ -47,6 +48,18 @@ _SEQUENCES = {
     **{b"\r": "enter", b"\n": "enter", b" ": "space", b"\x7f": "backspace", b"\x08": "backspace"},
 }
 _LONGEST = max(map(len, _SEQUENCES))
+
+KEY_BYTES = 4096
+"""Bytes of one poll that are read as keys: more than any person presses in a step."""
+READ_BYTES = 65536
+"""Bytes of one poll that are read at all. It is what a terminal holds back, so nothing waits long behind."""
+_CLOSED = "the terminal was closed."
+_QUIT_BYTES = tuple(
+    key.encode()
+    for name, command in KEY_COMMANDS.items()
+    if command == "quit" and len(name) == 1
+    for key in (name, name.upper())
+)
 
 
 def keys_of(data: bytes) -> list[str]:
@@ -89,23 +102,30 @@ class KeyboardOperator:
 
     def __enter__(self) -> Self:
         """Take the terminal. Raises UserError where there is none."""
-        if not sys.stdin.isatty():
+        if sys.stdin is None or not sys.stdin.isatty():
             raise UserError(
                 "source=keyboard needs a terminal to read keys from, and the input is none: start it in a"
                 " terminal, or use source=browser."
             )
         self._descriptor = sys.stdin.fileno()
         self._before = termios.tcgetattr(self._descriptor)
-        tty.setcbreak(self._descriptor)
-        self._live.start()
+        try:
+            tty.setcbreak(self._descriptor)
+            self._live.start()
+        except BaseException as error:  # Ctrl-C among them: the terminal is given back all the same.
+            self.__exit__(type(error), error, error.__traceback__)
+            raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._live.stop()
+        # A terminal that was closed has nothing to restore; saying so must not hide why recording ended.
+        with suppress(OSError):
+            self._live.stop()
         if self._before is not None:
-            termios.tcsetattr(self._descriptor, termios.TCSAFLUSH, self._before)
+            with suppress(termios.error):
+                termios.tcsetattr(self._descriptor, termios.TCSAFLUSH, self._before)
 
     def begin(self, closed: bool) -> None:
         """An episode starts."""
@@ -117,8 +137,14 @@ class KeyboardOperator:
         self._motion.follow(closed)
 
     def poll(self, state: GraspState) -> Intent:
-        """What was pressed since the last call."""
-        self.press(keys_of(self._read()))
+        """What was pressed since the last call. Raises UserError where the terminal was closed.
+
+        Of a flood of bytes the first KEY_BYTES count as keys; in the rest only `quit` is looked for.
+        """
+        data = self._read()
+        self.press(keys_of(data[:KEY_BYTES]))
+        if any(key in data[KEY_BYTES:] for key in _QUIT_BYTES):
+            self._commands.say("quit")
         return self._motion.intent(self._commands.take())
 
     def press(self, keys: list[str]) -> None:
@@ -135,16 +161,22 @@ class KeyboardOperator:
 
     def _read(self) -> bytes:
         data = b""
-        while select.select([self._descriptor], [], [], 0.0)[0]:
-            part = os.read(self._descriptor, 1024)
+        while len(data) < READ_BYTES and select.select([self._descriptor], [], [], 0.0)[0]:
+            try:
+                part = os.read(self._descriptor, READ_BYTES - len(data))
+            except OSError as error:  # EIO: nobody holds the terminal's other end
+                raise UserError(_CLOSED) from error
             if not part:
-                raise UserError("the terminal was closed.")
+                raise UserError(_CLOSED)
             data += part
         return data
 
     def show(self, status: Status) -> None:
-        """Draw the panel anew."""
-        self._live.update(panel(status, self._motion), refresh=True)
+        """Draw the panel anew. Raises UserError where the terminal was closed."""
+        try:
+            self._live.update(panel(status, self._motion), refresh=True)
+        except OSError as error:
+            raise UserError(_CLOSED) from error
 
 
 def panel(status: Status, motion: KeyMotion) -> Panel:

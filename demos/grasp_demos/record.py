@@ -21,11 +21,12 @@ from grasp_demos.teleop.results import Summary
 from grasp_demos.teleop.session import Session
 from grasp_demos.teleop.sources import OPERATORS, Devices, PageConfig, load_pilot
 from grasp_demos.teleop.topic_session import TopicSession
+from grasp_demos.termination import Terminated, orderly_termination
 from grasp_demos.topics import Topics
 from grasp_demos.watch import Watch
 from grasp_demos.writer import DatasetWriter
 from grasp_sim import registry
-from grasp_sim.cli import require_choice, require_path, run_command
+from grasp_sim.cli import require_choice, require_path, run_command, say
 from grasp_sim.config import EnvConfig
 from grasp_sim.contract import POLICY_RATE_HZ, ActionScale
 
@@ -128,7 +129,20 @@ Then: grasp-replay path=runs/demos checks them in the simulator, grasp-train dem
 
 
 def record(config: RecordConfig) -> int:
-    """Record as configured and say what was recorded."""
+    """Record as configured, say what was recorded, and return the exit code.
+
+    SIGTERM and SIGHUP stop it in order, as Ctrl-C does: the running episode is stored as incomplete, and the
+    terminal is as it was. The exit code is then 128 + the signal's number.
+    """
+    try:
+        with orderly_termination():
+            return _record(config)
+    except Terminated as stop:
+        say(f"grasp-record: stopped by {stop.signal.name}; the same command goes on where it stopped.")
+        return 128 + stop.signal
+
+
+def _record(config: RecordConfig) -> int:
     if config.source == "expert":
         return _record_expert(config)
     return _record_topics(config) if config.source == "ros" else _record_people(config)

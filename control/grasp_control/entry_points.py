@@ -1,0 +1,25 @@
+"""What the commands of this package start; importing it imports nothing of theirs."""
+
+from __future__ import annotations
+
+from grasp_sim.start import start
+
+
+def train() -> int:
+    """`grasp-train`."""
+    return start("grasp-train", "grasp_control.train:main")
+
+
+def evaluate() -> int:
+    """`grasp-eval`."""
+    return start("grasp-eval", "grasp_control.evaluate:main")
+
+
+def distill() -> int:
+    """`grasp-distill`."""
+    return start("grasp-distill", "grasp_control.distill:main")
+
+
+def bench() -> int:
+    """`grasp-bench`."""
+    return start("grasp-bench", "grasp_control.bench:main")

@@ -325,9 +325,10 @@ def say(line: str) -> None:
 
 
 def _flush(stream: Any) -> None:
+    if stream is None:  # closed before the command started
+        return
     try:
-        if stream is not None:
-            stream.flush()
+        stream.flush()
     except OSError:  # Such as a terminal that was closed: what waits there would fail again at the exit.
         unread = os.open(os.devnull, os.O_WRONLY)
         os.dup2(unread, stream.fileno())

@@ -6,9 +6,11 @@ import dataclasses
 import json
 import subprocess
 import sys
+from typing import Any
 
 import numpy as np
 import onnx
+import onnx.external_data_helper
 import onnxruntime
 import pytest
 import torch
@@ -392,6 +394,7 @@ def test_the_folder_of_a_run_names_the_bundle_in_it(bundle, tmp_path):
 def test_loading_running_and_checking_work_where_torch_cannot_be_imported(bundle):
     code = """
 import sys
+from typing import Any
 sys.modules["torch"] = None  # any import of torch now fails
 import numpy as np
 from grasp_control.bundle import check_bundle, load_bundle
@@ -423,7 +426,7 @@ def foreign_bundle(bundle, tmp_path, nodes, *, initializers=(), domains=()):
     return path
 
 
-def array(name: str, values, dtype=np.float32):
+def array(name: str, values, dtype: Any = np.float32):
     return onnx.numpy_helper.from_array(np.asarray(values, dtype), name)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from grasp_control.config import DemosConfig, DistillConfig, TrainConfig
+from grasp_control.config import DistillConfig, TrainConfig
 from grasp_control.empo2.config import EMPO2Config
 from grasp_control.memory.config import MemoryConfig
 from grasp_control.run import RunFolder, load_config
@@ -59,11 +59,6 @@ def test_a_run_is_named_after_its_task_mode_and_seed(tmp_path, monkeypatch):
     assert run.path == Path("runs/robosuite-lift-osc-seed4")
     assert (tmp_path / run.path / "config.yaml").is_file()
     assert run.demos == run.path / "demos"
-
-
-def test_recorded_demonstrations_may_lie_elsewhere(tmp_path):
-    run = begun(config(tmp_path / "run", demos=DemosConfig(path=str(tmp_path / "recorded"))))
-    assert run.demos == tmp_path / "recorded"
 
 
 def test_the_same_settings_resume_and_change_no_file(tmp_path):

@@ -132,7 +132,7 @@ def lift_by_keys(terminal: Terminal) -> None:
     end = time.monotonic() + 120
     while "press enter" not in terminal.read():
         time.sleep(0.1)
-    terminal.press("\r")
+    terminal.press("----\r")  # slow enough that a nudge is less than what is aimed at
     while terminal.process.poll() is None:
         assert time.monotonic() < end, terminal.read()
         found = wanted.findall(terminal.read())
@@ -142,14 +142,15 @@ def lift_by_keys(terminal: Terminal) -> None:
         if closed_at is not None:
             if time.monotonic() - closed_at > 1.5:
                 terminal.press("r")
-        elif abs(x) <= 6 and abs(y) <= 6 and z >= -5:
+        elif abs(x) <= 7 and abs(y) <= 7 and z >= -7:
             terminal.press(" ")
             closed_at = time.monotonic()
         else:
-            keys = ("w" if x > 4 else "s" if x < -4 else "") + ("a" if y > 4 else "d" if y < -4 else "")
+            keys = ("w" if x > 7 else "s" if x < -7 else "") + ("a" if y > 7 else "d" if y < -7 else "")
             if not keys or z < -80:
                 keys += "f"
             terminal.press(keys)
+            time.sleep(0.2)  # what comes of it shows when the nudge is over
         time.sleep(0.05)
 
 

@@ -63,6 +63,9 @@ _COMMENT = b"grasp-episode-1 crc32="
 _FRAME = struct.Struct("<II")
 _SNAPSHOT = "snapshot/"
 _END = b"end:"
+_END_TYPES = {"success": bool, "complete": bool, "note": str}
+_ZIP = b"PK\x03\x04"
+"""How a zip archive begins."""
 
 
 class Header(NamedTuple):
@@ -143,14 +146,15 @@ def end_bytes(changes: Mapping[str, object]) -> bytes:
 def parse_log(data: bytes) -> Log | None:
     """Read a log up to its last whole frame; None where not even the header is whole.
 
-    Raises DemoError where the header is damaged, or of another version, whose steps have another layout.
+    Raises DemoError, worded to follow a file's name, where this is no log, its header or end is damaged, or
+    it is of another version, whose steps have another layout.
     """
     frames = list(_frames(data))
     if not frames:
-        if len(data) >= _FRAME.size and len(data) >= _FRAME.size + _FRAME.unpack_from(data)[0]:
-            raise DemoError("is damaged at its beginning")  # A killed recorder leaves a short one.
+        if not _can_be_cut_header(data):
+            raise DemoError("is damaged at its beginning, or is no log of this program")
         return None
-    first, unread = frames[0], len(data) - sum(_FRAME.size + len(payload) for payload in frames)
+    first = frames[0]
     metadata, arrays, snapshot = _unzip_arrays(first)
     if metadata.contract_version != CONTRACT_VERSION:
         raise DemoError(
@@ -158,13 +162,15 @@ def parse_log(data: bytes) -> Log | None:
         )
     if "simulator_states" not in arrays:
         raise DemoError("was begun by an earlier version of this program, whose steps hold less")
-    state, observation, simulator_state = (arrays[name][0] for name in STATES)
+    state, observation, simulator_state = _first_rows(arrays)
     header = Header(metadata, state, observation, simulator_state, snapshot)
     dtype = step_dtype(len(header.simulator_state))
     steps, ended = [], None
+    read = _FRAME.size + len(first)
     for payload in frames[1:]:
         if payload.startswith(_END) and len(payload) != dtype.itemsize:
-            ended = json.loads(payload[len(_END) :])
+            ended = _parse_end(payload[len(_END) :])
+            read += _FRAME.size + len(payload)
             break
         if len(payload) != dtype.itemsize:
             break
@@ -172,7 +178,40 @@ def parse_log(data: bytes) -> Log | None:
         if row["index"] != len(steps):
             break
         steps.append(row)
-    return Log(header, np.array(steps, dtype), ended, unread >= _FRAME.size + dtype.itemsize)
+        read += _FRAME.size + len(payload)
+    return Log(header, np.array(steps, dtype), ended, len(data) - read >= _FRAME.size + dtype.itemsize)
+
+
+def _can_be_cut_header(data: bytes) -> bool:
+    """Whether a recorder that was killed can have left this instead of a whole header."""
+    if len(data) < _FRAME.size:
+        return not data
+    begins = data[_FRAME.size :][: len(_ZIP)]
+    return len(data) < _FRAME.size + _FRAME.unpack_from(data)[0] and begins == _ZIP[: len(begins)]
+
+
+def _first_rows(arrays: Mapping[str, np.ndarray]) -> Iterator[np.ndarray]:
+    """The only row of each of `STATES`; raises DemoError where one has another shape or type."""
+    for name in STATES:
+        if name not in arrays:
+            raise DemoError(f"lacks {name} in its header")
+        kind, shape = _COLUMNS.get(name, ("<f8", arrays[name].shape[1:2]))
+        if arrays[name].shape != (1, *shape) or not np.can_cast(arrays[name].dtype, kind, "same_kind"):
+            held = f"{arrays[name].shape} {arrays[name].dtype}"
+            raise DemoError(f"has {name} of {held} in its header; it must be {(1, *shape)} {np.dtype(kind)}")
+        yield arrays[name][0]
+
+
+def _parse_end(text: bytes) -> dict:
+    """Inverse of `end_bytes`; raises DemoError where it says anything else, or of another type."""
+    try:
+        changes = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise DemoError(f"has an end that is no JSON ({error})") from error
+    if not isinstance(changes, dict) or {n: type(v) for n, v in changes.items()} != _END_TYPES:
+        wanted = ", ".join(f"{name} ({kind.__name__})" for name, kind in _END_TYPES.items())
+        raise DemoError(f"has an end that does not give {wanted}")
+    return changes
 
 
 def build_episode(header: Header, steps: np.ndarray, **changes: object) -> Episode:

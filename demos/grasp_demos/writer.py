@@ -8,6 +8,7 @@ without becomes an episode of its whole steps marked incomplete.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import itertools
 import os
@@ -16,26 +17,30 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
+from typing import IO
 
 import numpy as np
 
 from grasp_demos.episode import DemoError, Episode, Metadata, Step
+from grasp_demos.episode_file import write_episode
 from grasp_demos.files import DISCARDED
+from grasp_demos.outputs import naming
 from grasp_demos.reader import EPISODE_NAME, read_episode
+from grasp_demos.recovery import recover
 from grasp_demos.storage import (
     Header,
     build_episode,
     end_bytes,
-    episode_bytes,
     frame,
     header_bytes,
-    parse_log,
     step_bytes,
     step_dtype,
 )
 from grasp_sim.contract import GraspState, pack_state
 
 _INDEXED = re.compile(r"episode_(\d{6,})\.")
+__all__ = ["SAME_IN_A_DATASET", "DatasetWriter", "Recording", "write_episode"]
+
 SAME_IN_A_DATASET = ("contract_version", "task", "control_mode", "action_scale", "rate_hz")
 """What all episodes of one data set share, since their actions would mean different things otherwise."""
 
@@ -48,7 +53,7 @@ class DatasetWriter:
             recording.append(step)
             episode = recording.finish(success=True)
 
-    Leaving the block with an episode unfinished stores it as incomplete.
+    Leaving the block with an episode unfinished stores it as incomplete; one without a step is thrown away.
     """
 
     def __init__(self, path: Path) -> None:
@@ -60,7 +65,7 @@ class DatasetWriter:
         if self.path.exists() and not self.path.is_dir():
             raise DemoError(f"{self.path} is a file; a data set is a folder: choose another name.")
         self.path.mkdir(parents=True, exist_ok=True)
-        self._lock = open(self.path / ".lock", "w")  # noqa: SIM115  (released by the system if we are killed)
+        self._lock = _open_lock(self.path / ".lock")  # Released by the system if we are killed.
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -68,11 +73,10 @@ class DatasetWriter:
             raise DemoError(
                 f"{self.path} is open in another recorder: stop that one or choose another folder."
             ) from None
-        self.warnings: list[str] = []
+        self.warnings = recover(self.path)
         """One line for everything that was recovered or set aside at opening."""
         self._recording: Recording | None = None
         self._common: Metadata | None = None
-        self._recover()
 
     @property
     def next_index(self) -> int:
@@ -141,10 +145,15 @@ class DatasetWriter:
         return write_episode(self.path / f"{EPISODE_NAME.format(index)}.npz", episode)
 
     def close(self) -> None:
-        """Store a running episode as incomplete and let the folder go."""
-        if self._recording is not None and self._recording.running:
-            self._recording.finish(success=False, complete=False, note="the recorder was stopped")
-        self._lock.close()
+        """Store a running episode as incomplete, unless it has no step, and let the folder go."""
+        try:
+            if self._recording is not None and self._recording.running:
+                if self._recording.steps:
+                    self._recording.finish(success=False, complete=False, note="the recorder was stopped")
+                else:
+                    self._recording.discard()
+        finally:
+            self._lock.close()
 
     def __enter__(self) -> DatasetWriter:
         return self
@@ -169,39 +178,6 @@ class DatasetWriter:
                 raise DemoError(
                     f"{self.path} holds episodes with {name} {held}, not {asked}: choose another folder."
                 )
-
-    def _recover(self) -> None:
-        for leftover in self.path.glob("episode_*.tmp"):
-            leftover.unlink()  # Its log is still there.
-        for log in sorted(self.path.glob("episode_*.log")):
-            finished, aside = log.with_suffix(".npz"), log.with_suffix(".log.damaged")
-            try:
-                content = parse_log(log.read_bytes())
-            except DemoError as error:
-                log.rename(aside)
-                self.warnings.append(f"{log} {error}: set aside as {aside.name}.")
-                continue
-            if finished.exists() and _is_whole(finished):  # Killed between the rename and what follows it.
-                if content is not None and content.damaged:
-                    log.rename(aside)
-                else:
-                    log.unlink()
-                continue
-            if content is None or (len(content.steps) == 0 and content.ended is None):
-                log.unlink()
-                self.warnings.append(f"{log} was killed before its first whole step: nothing to keep.")
-                continue
-            changes = content.ended or {"note": "the recorder was killed"}
-            complete = changes.pop("complete", False)
-            episode = build_episode(content.header, content.steps, complete=complete, **changes)
-            write_episode(finished, episode)
-            state = "complete" if complete else f"incomplete, with its {len(episode)} whole steps"
-            if content.damaged:
-                log.rename(aside)
-                state += f"; its log is damaged after them and was set aside as {aside.name}"
-            else:
-                log.unlink()
-            self.warnings.append(f"{finished} was recovered ({state}) from a recorder that was killed.")
 
 
 class Recording:
@@ -259,33 +235,21 @@ class Recording:
 
     def _write(self, payload: bytes) -> None:
         # Flushed to the system, not to the disk: it survives the process, which is what gets killed.
-        self._file.write(frame(payload))
-        self._file.flush()
+        with naming(self._path):
+            self._file.write(frame(payload))
+            self._file.flush()
 
 
 def _joined(*remarks: str) -> str:
     return "; ".join(remark for remark in remarks if remark)
 
 
-def write_episode(path: Path, episode: Episode) -> Episode:
-    """Write an episode file so that `path` is always absent or whole; returns it with its `path` set."""
-    temporary = path.with_name(path.name + ".tmp")
-    with open(temporary, "wb") as file:
-        file.write(episode_bytes(episode))
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
-    folder = os.open(path.parent, os.O_RDONLY)
+def _open_lock(path: Path) -> IO[bytes]:
+    """Open the file of the lock, made if need be: never through a link, and no content is touched."""
     try:
-        os.fsync(folder)  # The rename itself.
-    finally:
-        os.close(folder)
-    return replace(episode, path=path)
-
-
-def _is_whole(path: Path) -> bool:
-    try:
-        read_episode(path)
-    except DemoError:
-        return False
-    return True
+        number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.EISDIR, errno.ENXIO):
+            raise DemoError(f"{path} is no file of this program: delete it.") from error
+        raise
+    return os.fdopen(number, "rb")

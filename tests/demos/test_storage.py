@@ -175,7 +175,7 @@ def test_an_array_of_another_type_is_named(make_episode, array):
 )
 def test_metadata_of_another_type_is_named(make_episode, tmp_path, name, value, wanted):
     path = tmp_path / "episode_000000.npz"
-    write_episode(path, make_episode(**{name: value}))
+    path.write_bytes(episode_bytes(make_episode(**{name: value})))
     with pytest.raises(
         DemoError, match=rf"episode_000000.npz holds {name} .*; it must be {wanted}\. Restore"
     ):

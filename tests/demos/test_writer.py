@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -13,9 +14,11 @@ import numpy as np
 import pytest
 
 from grasp_demos.episode import DemoError, Episode, Metadata, Step
+from grasp_demos.outputs import naming
 from grasp_demos.reader import read_dataset
+from grasp_demos.storage import _frames, _unzip_arrays, _zip_arrays, end_bytes, frame
 from grasp_demos.validate import validate
-from grasp_demos.writer import DatasetWriter
+from grasp_demos.writer import DatasetWriter, write_episode
 from grasp_sim.contract import ActionScale, encode
 
 RECORDER = Path(__file__).with_name("killed_recorder.py")
@@ -169,7 +172,7 @@ def test_a_damaged_log_is_set_aside_not_deleted(tmp_path, arm):
         data[position] ^= 1
         log.with_name(f"episode_{index:06d}.log").write_bytes(data)
     with DatasetWriter(tmp_path) as writer:
-        assert "damaged at its beginning: set aside" in writer.warnings[0]
+        assert "damaged at its beginning, or is no log of this program: set aside" in writer.warnings[0]
         assert "incomplete, with its 2 whole steps; its log is damaged" in writer.warnings[1]
         assert writer.next_index == 2
     assert len(list(tmp_path.glob("*.log.damaged"))) == 2
@@ -200,3 +203,185 @@ def test_a_data_set_is_a_folder(tmp_path):
     path.write_text("")
     with pytest.raises(DemoError, match="is a file; a data set is a folder"):
         DatasetWriter(path)
+
+
+def test_a_recorder_that_is_stopped_before_the_first_step_stores_nothing(tmp_path, arm):
+    with DatasetWriter(tmp_path) as writer:
+        begin(writer, arm)
+    assert [p.name for p in tmp_path.iterdir()] == [".lock"]
+
+
+@pytest.fixture
+def log(tmp_path, arm):
+    """The frames of a log with three steps: its header's, the steps', its end's."""
+    with DatasetWriter(tmp_path / "source") as writer:
+        recording = begin(writer, arm)
+        for _ in range(3):
+            append(recording, arm)
+        data = (tmp_path / "source" / "episode_000000.log").read_bytes()
+        recording.discard()
+    return [*_frames(data), end_bytes({"success": True, "complete": True, "note": "good"})]
+
+
+def header_with(payload, **arrays):
+    """The header with arrays replaced, or left out where they are None."""
+    metadata, held, snapshot = _unzip_arrays(payload)
+    held = {name: array for name, array in (held | arrays).items() if array is not None}
+    return _zip_arrays(metadata, held, snapshot)
+
+
+def test_a_whole_log_is_recovered_as_it_ended(tmp_path, log):
+    (tmp_path / "episode_000004.log").write_bytes(b"".join(map(frame, log)))
+    with DatasetWriter(tmp_path) as writer:
+        assert "was recovered (complete)" in writer.warnings[0]
+    (episode,) = read_dataset(tmp_path)
+    assert (len(episode), episode.metadata.success, episode.metadata.note) == (3, True, "good")
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        b'end:{"zzz":1}',
+        b"end:{",
+        b"end:5",
+        b"end:" + b"[" * 100_000,
+        b'end:{"success":"no","complete":true,"note":""}',
+        b'end:{"success":true,"complete":1,"note":""}',
+        b'end:{"success":true,"complete":true,"note":["x"]}',
+        b'end:{"success":true,"complete":true}',
+        b"end:\xff",
+    ],
+)
+def test_a_log_with_an_odd_end_is_set_aside(tmp_path, arm, log, end):
+    refuse(tmp_path, arm, b"".join(map(frame, [*log[:-1], end])))
+
+
+@pytest.mark.parametrize(
+    "arrays",
+    [
+        {"states": None},
+        {"observations": None},
+        {"simulator_states": None},
+        {"states": np.zeros(())},
+        {"states": np.zeros((0, 35))},
+        {"states": np.zeros((1, 3))},
+        {"observations": np.array([["x"] * 3])},
+        {"simulator_states": np.zeros(())},
+        {"simulator_states": np.zeros((1, 2, 3))},
+        {"simulator_states": np.zeros((1, 8), complex)},
+    ],
+)
+def test_a_log_with_an_odd_header_is_set_aside(tmp_path, arm, log, arrays):
+    refuse(tmp_path, arm, b"".join(map(frame, [header_with(log[0], **arrays), *log[1:]])))
+
+
+@pytest.mark.parametrize("content", [b"abc", b"not a log of this program", frame(b""), frame(b"end:{}")])
+def test_what_is_no_log_is_set_aside(tmp_path, arm, content):
+    refuse(tmp_path, arm, content)
+
+
+def test_steps_behind_a_frame_that_fits_no_step_are_not_thrown_away(tmp_path, log):
+    data = b"".join(map(frame, [log[0], log[1], b"odd", *log[2:]]))
+    (tmp_path / "episode_000000.log").write_bytes(data)
+    with DatasetWriter(tmp_path) as writer:
+        assert "with its 1 whole steps; its log is damaged after them" in writer.warnings[0]
+    assert (tmp_path / "episode_000000.log.damaged").read_bytes() == data
+
+
+def refuse(folder, arm, content):
+    """The log is kept under another name with one line said, and recording goes on."""
+    (folder / "episode_000003.log").write_bytes(content)
+    goes_on(folder, arm)
+    assert (folder / "episode_000003.log.damaged").read_bytes() == content
+
+
+def goes_on(folder, arm):
+    with DatasetWriter(folder) as writer:
+        (line,) = writer.warnings
+        assert "\n" not in line
+        assert line.endswith("set aside as episode_000003.log.damaged.")
+        recording = begin(writer, arm)
+        append(recording, arm)
+        assert recording.finish(success=True).metadata.index == 4
+    assert [e.metadata.index for e in read_dataset(folder)] == [4]
+
+
+@pytest.mark.parametrize("kind", ["endless", "pipe", "folder", "dangling", "loop"])
+def test_what_is_no_regular_file_is_set_aside_unread(tmp_path, arm, kind):
+    log = tmp_path / "episode_000003.log"
+    if kind == "pipe":
+        os.mkfifo(log)
+    elif kind == "folder":
+        log.mkdir()
+    else:
+        log.symlink_to({"endless": "/dev/zero", "dangling": "nothing", "loop": log}[kind])
+    goes_on(tmp_path, arm)
+
+
+def test_nothing_that_was_set_aside_before_is_replaced(tmp_path, arm, log):
+    before = tmp_path / "episode_000003.log.damaged"
+    before.write_text("earlier")
+    (tmp_path / "episode_000003.log").write_text("not a log")
+    with DatasetWriter(tmp_path) as writer:
+        assert writer.warnings[0].endswith("set aside as episode_000003.log.damaged.1.")
+    assert before.read_text() == "earlier"
+
+
+def test_a_log_of_another_recording_than_the_episode_beside_it_is_kept(tmp_path, log, make_episode):
+    write_episode(tmp_path / "episode_000003.npz", make_episode(index=3))
+    (tmp_path / "episode_000003.log").write_bytes(b"".join(map(frame, log)))
+    with DatasetWriter(tmp_path) as writer:
+        assert "is another recording than episode_000003.npz: set aside" in writer.warnings[0]
+    assert len(read_dataset(tmp_path)[0]) == 4
+
+
+def test_an_unreadable_episode_makes_way_for_its_log_and_is_kept(tmp_path, log):
+    (tmp_path / "episode_000003.npz").write_text("damaged")
+    (tmp_path / "episode_000003.log").write_bytes(b"".join(map(frame, log)))
+    with DatasetWriter(tmp_path) as writer:
+        assert len(writer.warnings) == 2
+    assert (tmp_path / "episode_000003.npz.damaged").read_text() == "damaged"
+    assert len(read_dataset(tmp_path)[0]) == 3
+
+
+def test_a_log_whose_name_no_recorder_gives_is_left_alone(tmp_path):
+    (tmp_path / "episode_notes.log").write_text("")
+    with DatasetWriter(tmp_path) as writer:
+        assert writer.warnings == []
+    assert (tmp_path / "episode_notes.log").exists()
+
+
+def test_links_and_folders_in_place_of_the_writers_own_files_cost_nothing(tmp_path, arm):
+    other, folder = tmp_path / "other", tmp_path / "demos"
+    other.write_text("precious")
+    folder.mkdir()
+    (folder / "episode_000001.npz.tmp").mkdir()
+    (folder / "episode_000000.npz.tmp").symlink_to(other)
+    with DatasetWriter(folder) as writer:
+        recording = begin(writer, arm)
+        append(recording, arm)
+        (folder / "episode_000002.npz.tmp").symlink_to(other)
+        recording.finish(success=True)
+    assert other.read_text() == "precious"
+    (folder / ".lock").unlink()
+    (folder / ".lock").symlink_to(other)
+    with pytest.raises(DemoError, match="delete it"):
+        DatasetWriter(folder)
+    assert other.read_text() == "precious"
+
+
+def test_an_episode_that_could_not_be_read_back_is_not_written(tmp_path, make_episode):
+    episode = make_episode(success="no")
+    with pytest.raises(DemoError, match="would be an episode that nobody can read: it holds success 'no'"):
+        write_episode(tmp_path / "episode_000000.npz", episode)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_names_the_file(tmp_path, make_episode):
+    def fill() -> None:
+        with naming(tmp_path / "x"), open("/dev/full", "wb", buffering=0) as full:
+            full.write(b"x")
+
+    with pytest.raises(OSError, match="No space left") as caught:
+        fill()
+    assert caught.value.filename == str(tmp_path / "x")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -16,11 +15,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from grasp_demos.consistency import Consistency
 from grasp_demos.episode import DemoError
 from grasp_demos.files import Found, find_episodes
+from grasp_demos.outputs import replacing, require_output, require_suffix
 from grasp_demos.plausibility import MAX_GAP, implausible
 from grasp_demos.reader import read_episode
 from grasp_demos.validate import Defect, check_shapes, validate
 from grasp_demos.words import printable, run_on_paths
-from grasp_sim.cli import require_path
 
 
 class Finding(NamedTuple):
@@ -83,7 +82,7 @@ class CheckConfig:
         if not self.max_gap >= 1.0:
             raise ValueError(f"max_gap={self.max_gap} must be at least 1, one period.")
         if self.report is not None:
-            require_path("report", self.report)
+            require_suffix("report", self.report, (".json",))
 
 
 HELP = """\
@@ -161,6 +160,8 @@ def _finding(defect: Defect, index: int | None) -> Finding:
 def check_command(paths: list[str], config: CheckConfig) -> int:
     """Check, print a line a finding and a summary, write the report."""
     found = find_episodes(paths)
+    if config.report is not None:
+        require_output("report", Path(config.report), [*paths, *found.episodes])
     columns = (TextColumn("checking"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("checking", total=len(found.episodes))
@@ -187,13 +188,8 @@ def write_report(path: Path, checked: Checked, config: CheckConfig) -> None:
         "files": checked.files,
         "findings": [finding._asdict() for finding in checked.findings],
     }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f".unfinished-{path.name}")
-    try:
+    with replacing(path) as unfinished:
         unfinished.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-        os.replace(unfinished, path)
-    finally:
-        unfinished.unlink(missing_ok=True)
 
 
 def run_check(arguments: Sequence[str]) -> int:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import stat
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
@@ -26,7 +29,7 @@ def find_episodes(paths: Iterable[Path | str]) -> Found:
 
     Raises DemoError for a path that does not exist, or a folder without episodes.
     """
-    episodes: dict[Path, Path] = {}
+    episodes: dict[str, Path] = {}
     remarks: list[tuple[Path, str]] = []
     for path in map(Path, paths):
         if path.is_dir():
@@ -37,8 +40,21 @@ def find_episodes(paths: Iterable[Path | str]) -> Found:
         else:
             raise DemoError(f"{path} does not exist.{what_lies_beside(path)}")
         for file in held:
-            episodes.setdefault(file.resolve(), file)
+            episodes.setdefault(os.path.realpath(file), file)  # Path.resolve raises where links go round.
     return Found(list(episodes.values()), remarks)
+
+
+def require_regular(path: Path) -> os.stat_result:
+    """What the system says of a regular file; opening a pipe or a device might never end.
+
+    Raises FileNotFoundError or IsADirectoryError, and DemoError for anything else that is none.
+    """
+    about = path.stat()
+    if stat.S_ISDIR(about.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if not stat.S_ISREG(about.st_mode):
+        raise DemoError(f"{path} is no regular file: name an episode's file or a data set's folder.")
+    return about
 
 
 def what_lies_beside(path: Path) -> str:
@@ -61,7 +77,7 @@ def _look_into(folder: Path) -> tuple[list[Path], list[tuple[Path, str]]]:
             continue
         if path.match("episode_*.log"):
             remarks.append((path, "is a recording that runs or was killed: recording here again recovers it"))
-        elif path.match("episode_*.log.damaged"):
+        elif path.match("episode_*.log.damaged*"):
             remarks.append((path, "is a damaged recording that was set aside"))
         else:
             other.append(f"{path.name}/" if path.is_dir() else path.name)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from itertools import zip_longest
 from pathlib import Path
@@ -13,6 +12,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from grasp_demos.episode import Episode
+from grasp_demos.outputs import replacing
 from grasp_demos.playback import Moment, ReplayReport, play_actions, play_states, report_on
 
 VIDEO_SUFFIXES = (".mp4", ".gif", ".mkv")
@@ -33,26 +33,23 @@ def film(episode: Episode, environments: Mapping[str, Any], path: Path) -> list[
 
     Returns a report for each mode. Raises DemoError as the playbacks do.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f".unfinished-{path.name}")
     players = {mode: _PLAYERS[mode](episode, env) for mode, env in environments.items()}
     seen: dict[str, list[Moment]] = {mode: [] for mode in players}
     pictures: dict[str, np.ndarray] = {}
-    try:
-        # A GIF counts in milliseconds a frame, a film in frames a second.
-        rate = episode.metadata.rate_hz
-        timing = {"duration": 1000.0 / rate} if path.suffix.lower() == ".gif" else {"fps": rate}
-        with imageio.get_writer(unfinished, **timing) as writer:  # type: ignore[call-overload]
-            for moments in zip_longest(*players.values()):
-                for mode, moment in zip(players, moments, strict=True):
-                    if moment is not None:  # One that ended earlier stays as it ended.
-                        seen[mode].append(moment)
-                        frame = environments[mode].render_frame(*FRAME_SIZE)
-                        pictures[mode] = _captioned(frame, episode, mode, moment.step)
-                writer.append_data(np.concatenate(list(pictures.values()), axis=1))  # type: ignore[attr-defined]
-        os.replace(unfinished, path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    # A GIF counts in milliseconds a frame, a film in frames a second.
+    rate = episode.metadata.rate_hz
+    timing = {"duration": 1000.0 / rate} if path.suffix.lower() == ".gif" else {"fps": rate}
+    with (
+        replacing(path) as unfinished,
+        imageio.get_writer(unfinished, **timing) as writer,  # type: ignore[call-overload]
+    ):
+        for moments in zip_longest(*players.values()):
+            for mode, moment in zip(players, moments, strict=True):
+                if moment is not None:  # One that ended earlier stays as it ended.
+                    seen[mode].append(moment)
+                    frame = environments[mode].render_frame(*FRAME_SIZE)
+                    pictures[mode] = _captioned(frame, episode, mode, moment.step)
+            writer.append_data(np.concatenate(list(pictures.values()), axis=1))  # type: ignore[attr-defined]
     return [report_on(episode, mode, seen[mode]) for mode in players]
 
 

@@ -5,7 +5,6 @@ Every figure is built explicitly, so drawing needs no display and shares no stat
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from grasp_demos.episode import ACTORS, Episode
+from grasp_demos.outputs import replacing
 from grasp_demos.validate import state_names
 from grasp_demos.words import printable
 from grasp_sim.contract import ACTION_NAMES
@@ -27,13 +27,8 @@ _ALPHA = 0.25
 def save_plot(episode: Episode, path: Path) -> None:
     """Draw an episode into a file, its type by its suffix; the file is the old one or whole."""
     figure = plot_episode(episode)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f".unfinished-{path.name}")
-    try:
+    with replacing(path) as unfinished:
         figure.savefig(unfinished, format=path.suffix[1:].lower())
-        os.replace(unfinished, path)
-    finally:
-        unfinished.unlink(missing_ok=True)
 
 
 def plot_episode(episode: Episode) -> Figure:

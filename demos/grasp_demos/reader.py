@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import stat
+import os
 from dataclasses import replace
 from pathlib import Path
 
 from grasp_demos.episode import DemoError, Episode
-from grasp_demos.files import what_lies_beside
+from grasp_demos.files import require_regular, what_lies_beside
 from grasp_demos.npz import MAX_BYTES
 from grasp_demos.storage import parse_episode
 
@@ -39,11 +39,7 @@ def read_episode(path: Path | str) -> Episode:
 
 def _content(path: Path) -> bytes:
     """The bytes of a file that can be an episode's; a device or a pipe might never end."""
-    about = path.stat()
-    if stat.S_ISDIR(about.st_mode):
-        raise IsADirectoryError
-    if not stat.S_ISREG(about.st_mode):
-        raise DemoError(f"{path} is no regular file: name an episode's file or a data set's folder.")
+    about = require_regular(path)
     if about.st_size > MAX_BYTES:
         raise DemoError(
             f"{path} has {about.st_size / 2**20:,.0f} MiB; an episode has at most {MAX_BYTES // 2**20} MiB."
@@ -71,10 +67,10 @@ def read_usable(path: Path | str) -> tuple[list[Episode], list[DemoError]]:
     Raises DemoError when there is no episode file at all. A running recording (`.log`) is left out.
     """
     path = Path(path)
-    if path.is_file():
-        files = [path]
-    elif path.is_dir():
+    if path.is_dir():
         files = sorted(path.glob("episode_*.npz"), key=lambda p: (len(p.name), p.name))
+    elif os.path.lexists(path):
+        files = [path]
     else:
         raise DemoError(f"{path} does not exist.{what_lies_beside(path)}")
     if not files:

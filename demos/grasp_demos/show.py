@@ -16,6 +16,7 @@ from rich.text import Text
 
 from grasp_demos.episode import ACTORS, DemoError, Episode
 from grasp_demos.files import find_episodes
+from grasp_demos.outputs import require_output, require_suffix
 from grasp_demos.reader import read_episode
 from grasp_demos.validate import check_shapes
 from grasp_demos.words import printable, run_on_paths
@@ -51,8 +52,8 @@ class ShowConfig:
     """Picture of one episode, such as out.png (also pdf, svg); needs episode=N where there are several."""
 
     def __post_init__(self) -> None:
-        if self.plot is not None and Path(self.plot).suffix.lower() not in PLOT_SUFFIXES:
-            raise ValueError(f"plot={self.plot} must end in one of {', '.join(PLOT_SUFFIXES)}.")
+        if self.plot is not None:
+            require_suffix("plot", self.plot, PLOT_SUFFIXES)
 
 
 HELP = """\
@@ -75,7 +76,10 @@ def show_command(paths: list[str], config: ShowConfig) -> int:
     """Print the table, name what cannot be read, draw the plot."""
     episodes: list[Episode] = []
     damaged: list[str] = []
-    for path in find_episodes(paths).episodes:
+    found = find_episodes(paths)
+    if config.plot is not None:
+        require_output("plot", Path(config.plot), [*paths, *found.episodes])
+    for path in found.episodes:
         try:
             episode = read_episode(path)
         except DemoError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from rich.progress import track
 from grasp_demos.convert import FORMATS, find_format, recognise
 from grasp_demos.convert.format import ImportSettings
 from grasp_demos.episode import DemoError
+from grasp_demos.outputs import naming, require_outside
 from grasp_demos.reader import demonstrations, read_dataset
 from grasp_demos.validate import require_valid
 from grasp_demos.writer import DatasetWriter
@@ -88,6 +90,10 @@ def import_command(config: ImportConfig) -> int:
     path, out = Path(config.path), Path(config.out)
     if not path.exists():
         raise DemoError(f"{path} does not exist: check path=.")
+    if not (path.is_file() or path.is_dir()):
+        raise DemoError(f"{path} is neither a regular file nor a folder: check path=.")
+    if path.is_dir():
+        require_outside("out", out, path)
     if out.is_dir() and any(out.glob("episode_*")):
         raise DemoError(f"{out} holds episodes already: choose another out=.")
     known = find_format(config.format) if config.format else recognise(path)
@@ -111,11 +117,13 @@ def import_command(config: ImportConfig) -> int:
 def export_command(config: ExportConfig) -> int:
     """Export as configured and say what was written."""
     out, known = Path(config.out), find_format(config.format)
-    if out.exists():
+    if os.path.lexists(out):
         raise DemoError(f"{out} exists already: choose another out= or delete it.")
     if known.write is None:
         raise UserError(f"the format {known.name} is only read; written are: {', '.join(_WRITTEN)}.")
     held = read_dataset(config.path)
+    source = Path(config.path)
+    require_outside("out", out, source if source.is_dir() else source.parent)
     episodes = held if config.failures else demonstrations(held)
     left = len(held) - len(episodes)
     if not episodes:
@@ -125,7 +133,7 @@ def export_command(config: ExportConfig) -> int:
         )
     require_valid(episodes)
     out.parent.mkdir(parents=True, exist_ok=True)
-    with Console(stderr=True).status(f"writing {out}"):
+    with Console(stderr=True).status(f"writing {out}"), naming(out):
         known.write(episodes, out)
     tail = f"; {left} that failed or broke off were left out (failures=true includes them)" if left else ""
     print(f"{out} holds {len(episodes)} episodes ({sum(map(len, episodes))} steps) as {known.name}{tail}.")

@@ -12,6 +12,7 @@ import numpy as np
 
 from grasp_demos.convert.format import load_package
 from grasp_demos.episode import DemoError
+from grasp_demos.files import require_regular
 
 MAX_STEPS = 100_000
 """Steps of one demonstration; more than an hour at 20 Hz."""
@@ -127,6 +128,7 @@ def open_source(path: Path) -> Iterator[Source]:
     """Open a file for reading; raises DemoError where it is cut off or damaged, as every method does."""
     h5py = load_package("h5py", f"{path}, an HDF5 file,")
     with _named(path):
+        require_regular(path)
         file = h5py.File(path, "r")
     with file:
         yield Source(path, file)

@@ -7,6 +7,7 @@ robot's observation no `GraspState` can be made, and `validate` would refuse wha
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ from grasp_demos.convert.format import Format, Imported, ImportSettings, decide
 from grasp_demos.convert.lerobot_frames import read_frames
 from grasp_demos.convert.lerobot_write import write
 from grasp_demos.episode import DemoError, Episode, Metadata
+from grasp_demos.files import require_regular
 from grasp_demos.header import EpisodeHeader, parse_header, parse_numbers
 from grasp_sim.contract import STATE_WIDTH, ActionScale, encode, unpack_state
 
@@ -68,6 +70,7 @@ class _Info(NamedTuple):
 def _read_info(path: Path) -> _Info:
     file = path / layout.INFO
     try:
+        require_regular(file)
         if file.stat().st_size > _MAX_JSON:
             raise DemoError(f"{file} has {file.stat().st_size} bytes: that is no description of a data set.")
         values = json.loads(file.read_text(encoding="utf-8"))
@@ -116,7 +119,9 @@ def _require_features(path: Path, info: _Info) -> dict[str, layout.Feature]:
 def _read_ours(path: Path, warnings: list[str]) -> dict[int, EpisodeHeader]:
     """The lines of our own file by their episode's index."""
     file, headers = path / layout.OURS, {}
-    if not file.is_file():
+    if os.path.lexists(file):
+        require_regular(file)
+    else:
         warnings.append(
             f"{file} is missing: metadata, snapshots and the last step of every episode are lost."
         )

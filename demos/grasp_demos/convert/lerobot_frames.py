@@ -12,6 +12,7 @@ from grasp_demos.convert import lerobot_layout as layout
 from grasp_demos.convert.format import load_package
 from grasp_demos.convert.parquet_check import BATCH, check
 from grasp_demos.episode import DemoError
+from grasp_demos.files import require_regular
 
 
 def read_frames(
@@ -27,6 +28,8 @@ def read_frames(
     held: list[dict[str, np.ndarray]] = []
     current, rows = 0, 0
     try:
+        for file in files:
+            require_regular(file)
         opened = [(file, parquet.ParquetFile(file, page_checksum_verification=True)) for file in files]
         total = sum(content.metadata.num_rows for _, content in opened)
         if total != claimed:

@@ -12,6 +12,8 @@ from grasp_demos.convert.format import Format, Imported, ImportSettings, load_pa
 from grasp_demos.convert.ros import import_messages
 from grasp_demos.convert.ros_messages import Raw, episode_messages, typestore
 from grasp_demos.episode import DemoError, Episode
+from grasp_demos.files import require_regular
+from grasp_demos.outputs import replacing
 from grasp_demos.topics import Topics
 
 MAX_CHUNK = 256 * 2**20
@@ -22,6 +24,8 @@ _MAGIC = b"\x89MCAP0\r\n"
 def matches(path: Path) -> bool:
     """Whether the path is a file that begins as MCAP does."""
     try:
+        if not path.is_file():  # Opening a pipe waits for somebody to write into it.
+            return False
         with open(path, "rb") as file:
             return file.read(len(_MAGIC)) == _MAGIC
     except OSError:
@@ -37,13 +41,8 @@ def write(episodes: Sequence[Episode], path: Path) -> None:
     """Write valid episodes to the new file `path`, which is absent or whole."""
     if path.exists():
         raise DemoError(f"{path} exists already: choose another file.")
-    temporary = path.with_name(f".{path.name}.tmp")
-    try:
-        with open(temporary, "wb") as file:
-            _write(episodes, file)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with replacing(path) as unfinished, open(unfinished, "wb") as file:
+        _write(episodes, file)
 
 
 def _write(episodes: Sequence[Episode], file: Any) -> None:
@@ -75,6 +74,7 @@ def raw_messages(path: Path, topics: set[str]) -> Iterator[Raw]:
     seen: set[str] = set()
     ended = False
     try:
+        require_regular(path)
         with open(path, "rb") as file:
             limit = min(MAX_CHUNK, os.fstat(file.fileno()).st_size)
             reader = stream.StreamReader(_Bounded(file, limit), emit_chunks=True, record_size_limit=limit)

@@ -8,7 +8,6 @@ T steps, S numbers of the simulator's state.
 from __future__ import annotations
 
 import json
-import os
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -22,6 +21,7 @@ from grasp_demos.convert.format import Format, Imported, ImportSettings, decide,
 from grasp_demos.convert.hdf5 import Source, open_source
 from grasp_demos.convert.robomimic_views import View, make_view
 from grasp_demos.episode import DemoError, Episode
+from grasp_demos.outputs import replacing
 from grasp_demos.storage import ARRAYS, parse_metadata, step_dtype
 from grasp_sim.contract import unpack_state
 
@@ -44,6 +44,8 @@ _MEASURED = (
 def matches(path: Path) -> bool:
     """Whether the path is an HDF5 file."""
     try:
+        if not path.is_file():  # Opening a pipe waits for somebody to write into it.
+            return False
         with open(path, "rb") as file:
             return file.read(len(_MAGIC)) == _MAGIC
     except OSError:
@@ -69,22 +71,17 @@ def write(episodes: Sequence[Episode], path: Path) -> None:
                     f"{episode} has {name} {held}, {episodes[0]} has {wanted}: export them to two files."
                 )
     view = make_view(episodes[0])
-    unfinished = path.with_name(f".unfinished-{path.name}")
-    try:
-        with h5py.File(unfinished, "w") as file:
-            data = file.create_group("data")
-            for number, episode in enumerate(episodes):
-                _write_demo(data.create_group(f"demo_{number}"), episode, view)
-            data.attrs["total"] = sum(map(len, episodes))
-            for name, value in view.attributes.items():
-                data.attrs[name] = value
-            good = [f"demo_{n}" for n, episode in enumerate(episodes) if episode.is_demonstration]
-            valid = good[9::10] or good[1:][-1:]
-            for name, demos in (("train", [d for d in good if d not in valid]), ("valid", valid)):
-                file[f"mask/{name}"] = np.array(demos, dtype="S")
-        os.replace(unfinished, path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    with replacing(path) as unfinished, h5py.File(unfinished, "w") as file:
+        data = file.create_group("data")
+        for number, episode in enumerate(episodes):
+            _write_demo(data.create_group(f"demo_{number}"), episode, view)
+        data.attrs["total"] = sum(map(len, episodes))
+        for name, value in view.attributes.items():
+            data.attrs[name] = value
+        good = [f"demo_{n}" for n, episode in enumerate(episodes) if episode.is_demonstration]
+        valid = good[9::10] or good[1:][-1:]
+        for name, demos in (("train", [d for d in good if d not in valid]), ("valid", valid)):
+            file[f"mask/{name}"] = np.array(demos, dtype="S")
 
 
 def _write_demo(group: Any, episode: Episode, view: View) -> None:

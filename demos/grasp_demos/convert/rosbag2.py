@@ -17,6 +17,7 @@ from grasp_demos.convert.format import Format, Imported, ImportSettings, load_pa
 from grasp_demos.convert.ros import MAX_BYTES, import_messages
 from grasp_demos.convert.ros_messages import Raw, episode_messages, typestore
 from grasp_demos.episode import DemoError, Episode
+from grasp_demos.files import require_regular
 from grasp_demos.topics import Topics
 
 _METADATA = "metadata.yaml"
@@ -73,6 +74,7 @@ def _files(path: Path) -> list[Path]:
     """The files that the metadata names, all of them inside the folder."""
     file = path / _METADATA
     try:
+        require_regular(file)
         if file.stat().st_size > _MAX_METADATA:
             raise DemoError(f"has a {_METADATA} of {file.stat().st_size} bytes; that is refused")
         content = yaml.safe_load(file.read_text(encoding="utf-8"))
@@ -108,6 +110,10 @@ def _files(path: Path) -> list[Path]:
 
 def _sqlite_messages(file: Path, topics: set[str]) -> Iterator[Raw]:
     """Likewise for one file of SQLite storage, a row in memory at a time."""
+    for tail in ("", "-journal", "-wal", "-shm"):  # SQLite opens those beside it, too.
+        beside = file.with_name(file.name + tail)
+        if not tail or os.path.lexists(beside):
+            require_regular(beside)
     try:
         connection = sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)
     except sqlite3.Error as error:

@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import NamedTuple, Protocol
 
 import numpy as np
+from gymnasium.error import ResetNeeded
 
 from grasp_demos.episode import DemoError, Episode
 from grasp_demos.recording import Arm
@@ -23,6 +24,10 @@ from grasp_sim.randomization import Drawn
 MODES = ("actions", "states")
 
 DEVIATIONS = ("joint_deviation_rad", "tcp_deviation_m", "object_deviation_m", "opening_deviation_m")
+
+
+_UNFIT = (ContractError, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""What a simulator raises over a snapshot or state that is not its own: files from others may hold any."""
 
 
 class Stage(Arm, Protocol):
@@ -110,14 +115,19 @@ def play_actions(episode: Episode, env: Arm) -> Iterator[Moment]:
     env.reset(seed=metadata.seed)
     try:
         env.restore(dict(episode.snapshot))
-    except (KeyError, TypeError, ValueError) as error:
+    except _UNFIT as error:
         raise DemoError(
             f"{episode} has a snapshot that does not fit the simulator here ({error}): replay it with the "
             f"versions that recorded it, {metadata.versions}."
         ) from error
     yield Moment(0, None, False)
     for step, action in enumerate(episode.executed_actions, start=1):
-        _, _, terminated, truncated, info = env.step(action)
+        try:
+            _, _, terminated, truncated, info = env.step(action)
+        except ResetNeeded as error:
+            raise DemoError(
+                f"{episode} has a snapshot of an episode that is over, so no start: it cannot be replayed."
+            ) from error
         yield Moment(step, info["state"], bool(info["success"]))
         if terminated or truncated:
             return
@@ -138,7 +148,7 @@ def play_states(episode: Episode, env: Stage) -> Iterator[Moment]:
     for step, numbers in enumerate(episode.simulator_states):
         try:
             state = env.show(episode.snapshot, numbers)
-        except (ContractError, KeyError, TypeError, ValueError) as error:
+        except _UNFIT as error:
             raise DemoError(
                 f"{episode}, step {step}, has a simulator state that does not fit the simulator here "
                 f"({error}): show it with the versions that recorded it, {episode.metadata.versions}."

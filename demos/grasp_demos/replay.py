@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from grasp_demos.episode import DemoError, Episode
 from grasp_demos.filming import VIDEO_SUFFIXES, film
+from grasp_demos.outputs import replacing, require_output, require_suffix
 from grasp_demos.playback import (
     DEVIATIONS,
     MODES,
@@ -24,7 +24,7 @@ from grasp_demos.playback import (
     show_states,
     why_no_states,
 )
-from grasp_demos.reader import read_dataset
+from grasp_demos.reader import EPISODE_NAME, read_usable
 from grasp_demos.validate import require_valid
 from grasp_demos.words import printable
 from grasp_sim import registry
@@ -59,10 +59,10 @@ class ReplayConfig:
         for name in ("tolerance_rad", "tolerance_m"):
             if not getattr(self, name) >= 0.0:
                 raise ValueError(f"{name}={getattr(self, name)} must not be negative.")
-        if self.video is not None and Path(self.video).suffix.lower() not in VIDEO_SUFFIXES:
-            raise ValueError(f"video={self.video} must end in one of {', '.join(VIDEO_SUFFIXES)}.")
+        if self.video is not None:
+            require_suffix("video", self.video, VIDEO_SUFFIXES)
         if self.csv is not None:
-            require_path("csv", self.csv)
+            require_suffix("csv", self.csv, (".csv",))
 
 
 HELP = """\
@@ -80,7 +80,8 @@ that were really sent. Contacts are chaotic: on another processor or simulator v
 differently although nothing is wrong. By its states it is shown as it was, whatever the actions would do
 here; episodes of a real arm or an earlier version of this program hold no such states.
 
-The exit code is 0 when all are reproduced, 1 when one is not, 2 when something is wrong with the request.
+The exit code is 0 when all are reproduced, 1 when one is not or cannot be used, 2 when something is wrong
+with the request.
 """
 
 
@@ -107,8 +108,11 @@ class _Stages:
 
 def replay_command(config: ReplayConfig) -> int:
     """Replay as configured, print a line an episode and mode."""
-    episodes = _select(read_dataset(config.path), config)
-    require_valid(episodes)
+    episodes, unusable = _select(*read_usable(config.path), config)
+    for name in ("video", "csv"):
+        if getattr(config, name) is not None:
+            paths = [episode.path for episode in episodes if episode.path is not None]
+            require_output(name, Path(getattr(config, name)), [config.path, *paths])
     asked = MODES if config.mode == "both" else (config.mode,)
     stages, lines, failures = _Stages(), [], 0
     done: list[tuple[Episode, ReplayReport]] = []
@@ -122,7 +126,11 @@ def replay_command(config: ReplayConfig) -> int:
                     failures += not modes  # Nothing at all can be said of it.
                 if not modes:
                     continue
-                reports = _play(episode, modes, stages, config)
+                try:
+                    reports = _play(episode, modes, stages, config)
+                except DemoError as error:
+                    unusable.append(error)
+                    continue
                 good = [_is_good(episode, report, config) for report in reports]
                 failures += not all(good)
                 versions = stages.get(episode).versions()
@@ -132,6 +140,10 @@ def replay_command(config: ReplayConfig) -> int:
     finally:  # What is known of the episodes before one that cannot be replayed is not lost.
         for line in lines:
             print(printable(line))
+    if unusable and not lines:
+        raise _together(unusable)
+    for error in unusable:
+        print(f"grasp-replay: {printable(str(error))}", file=sys.stderr)
     if config.csv is not None:
         write_deviations(Path(config.csv), done)
     if failures:
@@ -140,13 +152,21 @@ def replay_command(config: ReplayConfig) -> int:
             f"{config.tolerance_rad} rad and {config.tolerance_m} m.",
             file=sys.stderr,
         )
-    return 1 if failures else 0
+    return 1 if failures or unusable else 0
 
 
-def _select(episodes: list[Episode], config: ReplayConfig) -> list[Episode]:
+def _select(
+    episodes: list[Episode], unusable: list[DemoError], config: ReplayConfig
+) -> tuple[list[Episode], list[DemoError]]:
+    """The episodes to play, and an error for each that was asked for and cannot be used.
+
+    Raises DemoError where none is left, or several are to be filmed.
+    """
     if config.episode is not None:
         chosen = [e for e in episodes if e.metadata.index == config.episode]
-        if not chosen:
+        name = EPISODE_NAME.format(config.episode)
+        unusable = [error for error in unusable if name in str(error)]  # Its index cannot be read.
+        if not chosen and not unusable:
             held = ", ".join(str(e.metadata.index) for e in episodes)
             raise DemoError(f"{config.path} has no episode {config.episode}; it holds {held}.")
         episodes = chosen
@@ -155,7 +175,22 @@ def _select(episodes: list[Episode], config: ReplayConfig) -> list[Episode]:
         raise DemoError(
             f"one video shows one episode, and {config.path} holds {len(episodes)} of them: {hint}."
         )
-    return episodes
+    good = []
+    for episode in episodes:
+        try:
+            require_valid([episode])
+            good.append(episode)
+        except DemoError as error:
+            unusable.append(error)
+    if not good:
+        raise _together(unusable)
+    return good, unusable
+
+
+def _together(errors: list[DemoError]) -> DemoError:
+    """One error out of several, the first five in full."""
+    more = f" And {len(errors) - 5} more." if len(errors) > 5 else ""
+    return DemoError(" ".join(map(str, errors[:5])) + more)
 
 
 def _play(episode: Episode, modes: list[str], stages: _Stages, config: ReplayConfig) -> list[ReplayReport]:
@@ -209,13 +244,8 @@ def write_deviations(path: Path, done: list[tuple[Episode, ReplayReport]]) -> No
             time = float(episode.states[int(step), -1])
             where = (str(episode), episode.metadata.index, report.mode, int(step), repr(time))
             writer.writerow((*where, *map(repr, deviations)))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f".unfinished-{path.name}")
-    try:
+    with replacing(path) as unfinished:
         unfinished.write_text(text.getvalue(), encoding="utf-8", errors="replace")
-        os.replace(unfinished, path)
-    finally:
-        unfinished.unlink(missing_ok=True)
 
 
 def main() -> int:

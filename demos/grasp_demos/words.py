@@ -28,6 +28,16 @@ def run_on_paths(
     """
     settings = [word for word in arguments if _SETTING.match(word) or word.startswith("-")]
     paths = [word for word in arguments if word not in settings]
+    named = next((word for word in settings if word.startswith("path=")), None)
+    if named is not None:
+        bare = named.removeprefix("path=") or "runs/demos"
+        print(f"{program}: write a path without path=, as in {program} {printable(bare)}.", file=sys.stderr)
+        return EXIT_USER_ERROR
+    if "" in paths:
+        print(
+            f"{program}: one of the paths is empty; the current folder is written as a dot.", file=sys.stderr
+        )
+        return EXIT_USER_ERROR
     asked = {"-h", "--help"} & set(settings)
     if not paths and not asked and "--print-config" not in settings:
         print(

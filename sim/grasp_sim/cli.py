@@ -21,7 +21,9 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import errno
 import importlib
+import io
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -75,27 +77,39 @@ def run_command(
     arguments = list(sys.argv[1:] if argv is None else argv)
     program = program or Path(sys.argv[0]).stem
     try:
-        if "--help" in arguments or "-h" in arguments:
-            print(describe(config_class, help_text, program, presets(config_dir)))
-            return 0
-        show = "--print-config" in arguments
-        config = parse_config(config_class, [a for a in arguments if a != "--print-config"], config_dir)
-        if show:
-            print(OmegaConf.to_yaml(OmegaConf.structured(config)), end="")
-            return 0
-        return main(config) or 0
+        _say_anything()
+        code = _run(config_class, main, help_text, arguments, config_dir, program)
+        sys.stdout.flush()  # Whether it can be written is known only then.
+        return code
     except (UserError, ContractError) as error:
         return _report(program, error)
     except BrokenPipeError:
         sys.stderr.close()  # The reader of our output (`| head`) has left: nobody to tell.
         return EXIT_USER_ERROR
     except OSError as error:
-        where = f": '{error.filename}'" if error.filename else ""
-        return _report(program, f"{error.strerror or error}{where}.")
+        return _report(program, f"{error.strerror or error}{_place_of(error)}.")
     except KeyboardInterrupt:
         hint = "; the same command goes on where it stopped" if resumes else ""
         print(f"{program}: stopped by the keyboard{hint}.", file=sys.stderr)
         return EXIT_INTERRUPTED
+
+
+def _run(
+    config_class: type[T],
+    main: Callable[[T], int | None],
+    help_text: str,
+    arguments: list[str],
+    config_dir: Path | None,
+    program: str,
+) -> int:
+    if "--help" in arguments or "-h" in arguments:
+        print(describe(config_class, help_text, program, presets(config_dir)))
+        return 0
+    config = parse_config(config_class, [a for a in arguments if a != "--print-config"], config_dir)
+    if "--print-config" in arguments:
+        print(OmegaConf.to_yaml(OmegaConf.structured(config)), end="")
+        return 0
+    return main(config) or 0
 
 
 def run_named(
@@ -309,6 +323,26 @@ def _initialized(config_dir: Path | None) -> Any:
     if config_dir is None:
         return hydra.initialize(version_base="1.3", config_path=None)
     return hydra.initialize_config_dir(version_base="1.3", config_dir=str(config_dir.resolve()))
+
+
+def _say_anything() -> None:
+    """Let characters that the terminal's encoding lacks appear as escapes instead of ending the command."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _place_of(error: OSError) -> str:
+    """Where it happened, to follow the error's text; empty where nobody knows."""
+    if error.filename:
+        return f": '{error.filename}'"
+    try:
+        os.getcwd()
+    except OSError:
+        return ": the current folder, which was deleted; change into another"
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):  # Where a file is full, its writer names it.
+        return ", where the output of the command or a temporary file goes"
+    return ""
 
 
 def _report(program: str, error: object) -> int:

@@ -254,10 +254,7 @@ class GraspEnv(gymnasium.Env):
         Contact forces need a simulated step: they are what the simulator makes of a moment without one.
         Raises ContractError where either was not taken in such an environment.
         """
-        try:
-            start = Start.from_json(np.asarray(snapshot["start"], np.uint8).tobytes().decode())
-        except (KeyError, TypeError, ValueError) as error:
-            raise ContractError(f"the snapshot's start cannot be read: {error}") from error
+        start = _saved_start(np.asarray(snapshot.get("start", ())))
         if self._start is None:
             self._scene.reset(start)
         dynamic_state = np.asarray(dynamic_state, np.float64)
@@ -305,10 +302,9 @@ class GraspEnv(gymnasium.Env):
                     f" taken in another environment than {self.simulator}-{self.task.name}, or by another"
                     " version of it"
                 )
-        try:
-            start = Start.from_json(saved["start"].tobytes().decode())
-        except (KeyError, TypeError, ValueError) as error:
-            raise ContractError(f"the snapshot's start cannot be read: {error}") from error
+            if not np.can_cast(saved[name].dtype, value.dtype, "same_kind"):
+                raise ContractError(f"the snapshot's {name} is {saved[name].dtype}; it must be {value.dtype}")
+        start = _saved_start(saved["start"])
 
         def part(name: str) -> dict[str, np.ndarray]:
             prefix = f"{name}_"
@@ -391,3 +387,11 @@ class GraspEnv(gymnasium.Env):
             time=now,
         )
         return _protected(state), forces
+
+
+def _saved_start(content: np.ndarray) -> Start:
+    """The start of a snapshot, which may be anybody's; raises ContractError where it cannot be read."""
+    try:
+        return Start.from_json(content.tobytes().decode())
+    except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+        raise ContractError(f"the snapshot's start cannot be read: {error}") from error

@@ -205,7 +205,7 @@ def test_a_film_shows_every_moment_the_modes_side_by_side(episode, env, tmp_path
     ("settings", "expected"),
     [
         ({"mode": "state"}, "Did you mean 'states'?"),
-        ({"csv": "''"}, "csv is empty"),
+        ({"csv": "''"}, "csv= must end in .csv"),
         ({"video": "out.txt"}, "must end in one of .mp4, .gif, .mkv"),
         ({"video": "out.mp4"}, "add episode=N"),
     ],
@@ -216,3 +216,57 @@ def test_a_wrong_request_is_one_line(episode, run, settings, expected):
     assert code == 2
     assert expected in errors
     assert errors.count("\n") == 1
+
+
+def with_snapshot(episode, **arrays):
+    return replace(episode, snapshot={**episode.snapshot, **arrays})
+
+
+def text(content):
+    return np.frombuffer(content.encode(), np.uint8)
+
+
+@pytest.mark.parametrize("mode", ["actions", "states"])
+@pytest.mark.parametrize("start", ["[" * 100_000, "", "5", "{}", '{"object": 5}', "\0"])
+def test_a_start_that_is_none_is_one_line(episode, run, mode, start):
+    code, _, errors = run(with_snapshot(episode, start=text(start)), mode=mode)
+    assert (code, len(errors.strip().splitlines())) == (2, 1)
+    assert "the snapshot's start cannot be read" in errors
+
+
+@pytest.mark.parametrize(
+    ("arrays", "problem"),
+    [
+        ({"progress": np.array([3, 1])}, "of an episode that is over"),
+        ({"progress": np.array([np.inf, 0.0])}, "progress is float64; it must be int64"),
+        ({"progress": np.array(["3", "0"])}, "progress is <U1"),
+        ({"delayed": np.full((1, 6), "x")}, "delayed is <U1"),
+    ],
+)
+def test_a_snapshot_that_is_no_start_is_one_line(episode, run, arrays, problem):
+    code, _, errors = run(with_snapshot(episode, **arrays))
+    assert (code, len(errors.strip().splitlines())) == (2, 1)
+    assert problem in errors
+
+
+def test_one_defective_episode_is_named_and_the_others_are_played(episode, run, tmp_path):
+    misshapen = replace(episode, rewards=episode.rewards[:-1])
+    over = with_snapshot(episode, progress=np.array([3, 1]))
+    folder = tmp_path / "demos"
+    folder.mkdir()
+    (folder / "episode_000009.npz").write_text("damaged")
+    code, out, errors = run(episode, misshapen, over, episode, csv=tmp_path / "x.csv")
+    assert code == 1
+    assert [line.split(":")[1].split(";")[0] for line in out.splitlines()] == [" reproduced", " reproduced"]
+    lines = errors.strip().splitlines()
+    assert len(lines) == 3
+    for index in (1, 2, 9):
+        assert sum(f"episode_{index:06d}.npz" in line for line in lines) == 1
+    assert {row["episode"] for row in csv.DictReader((tmp_path / "x.csv").open())} == {"0", "3"}
+    assert run(episode=3)[0] == 0  # Nothing is wrong with what was asked for.
+    code, _, errors = run(episode=1)
+    assert code == 2
+    assert "episode_000001.npz" in errors
+    code, _, errors = run(episode=9)
+    assert code == 2
+    assert "episode_000009.npz" in errors

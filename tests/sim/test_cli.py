@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -164,3 +166,19 @@ def test_nothing_is_written_where_the_command_starts(tmp_path: Path, monkeypatch
     monkeypatch.chdir(tmp_path)
     run(lambda config: None, "path=x")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_current_folder_that_is_gone_is_said(tmp_path):
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    code = (
+        "import os; from dataclasses import dataclass; from grasp_sim.cli import run_command\n"
+        "@dataclass\nclass Config:\n    seed: int = 0\n"
+        "os.rmdir(os.getcwd())\n"
+        "raise SystemExit(run_command(Config, lambda config: os.getcwd() and 0, '', argv=[], program='x'))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr == (
+        "x: No such file or directory: the current folder, which was deleted; change into another.\n"
+    )

@@ -238,7 +238,7 @@ def test_a_start_that_is_none_is_one_line(episode, run, mode, start):
     ("arrays", "problem"),
     [
         ({"progress": np.array([3, 1])}, "of an episode that is over"),
-        ({"progress": np.array([np.inf, 0.0])}, "progress is float64; it must be int64"),
+        ({"progress": np.array([3.0, 0.0])}, "progress is float64; it must be int64"),
         ({"progress": np.array(["3", "0"])}, "progress is <U1"),
         ({"delayed": np.full((1, 6), "x")}, "delayed is <U1"),
     ],

@@ -1,12 +1,20 @@
-"""What the machine offers to tests of pictures."""
+"""What tests expect of the machine, and of how they are started."""
 
 import os
+import signal
 import subprocess
 import sys
 
 import pytest
 
 PROBE = "import mujoco; context = mujoco.GLContext(8, 8); context.make_current(); context.free()"
+
+
+def pytest_configure() -> None:
+    """Undo what starting in the background does: there, signals that tests send would be ignored."""
+    for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, usual)
 
 
 @pytest.fixture(scope="session")

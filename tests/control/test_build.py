@@ -40,11 +40,13 @@ def recorded(env, tmp_path_factory):
     ],
 )
 def test_demonstrations_of_another_meaning_are_refused(env, recorded, tmp_path, changes, said):
-    config = TrainConfig(out=str(tmp_path / "run"), demos=DemosConfig(path=str(tmp_path), episodes=1))
+    given = DemosConfig(paths=[str(tmp_path)], episodes=1)
+    config = TrainConfig(out=str(tmp_path / "run"), demos=given)
     write_episode(tmp_path / "episode_000000.npz", recorded)
     assert len(load_demonstrations(config, RunFolder(config), env)) == 1
     other = replace(recorded, metadata=replace(recorded.metadata, **changes))
     write_episode(tmp_path / "episode_000000.npz", other)
+    config = TrainConfig(out=str(tmp_path / "another"), demos=given)
     with pytest.raises(UserError, match=said):
         load_demonstrations(config, RunFolder(config), env)
 
@@ -56,7 +58,6 @@ def test_demonstrations_that_are_there_already_are_said_to_be(env, recorded, tmp
     load_demonstrations(recording, RunFolder.existing(recording), env)
     assert capsys.readouterr().out == "Record demonstrations: 1 demonstrations are there already.\n"
     write_episode(tmp_path / "episode_000000.npz", recorded)
-    given = TrainConfig(out=str(tmp_path / "other"), demos=DemosConfig(path=str(tmp_path), episodes=1))
+    given = TrainConfig(out=str(tmp_path / "other"), demos=DemosConfig(paths=[str(tmp_path)], episodes=1))
     load_demonstrations(given, RunFolder(given), env)
-    said = f"Record demonstrations: 1 demonstrations are there already, in {tmp_path}.\n"
-    assert capsys.readouterr().out == said
+    assert capsys.readouterr().out == f"Record demonstrations: the first 1 of {tmp_path} are used.\n"

@@ -75,13 +75,14 @@ def test_every_recording_replays_exactly_in_another_process(recorded):
     assert sorted(p.name for p in recorded.iterdir()) == ["demos"]
 
 
-def test_a_damaged_episode_is_named_before_anything_runs(recorded, tmp_path):
+def test_a_damaged_episode_is_named_beside_the_good_ones(recorded, tmp_path):
     shutil.copytree(recorded / "demos", tmp_path / "demos")
     path = tmp_path / "demos" / "episode_000000.npz"
     path.write_bytes(path.read_bytes()[:-50])
     process = start([sys.executable, "-m", "grasp_demos.replay", "path=demos"], tmp_path)
     out, errors = process.communicate(timeout=120)
-    assert process.returncode == 2
-    assert out == ""
+    assert process.returncode == 1
+    assert "demos/episode_000000.npz" not in out
+    assert "demos/episode_000001.npz: reproduced" in out
     assert "demos/episode_000000.npz is cut off" in errors
-    assert errors.count("\n") == 1
+    assert "Traceback" not in errors

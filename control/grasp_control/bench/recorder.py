@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from grasp_control.bench.scripted import Clock, ScriptedPerson, ScriptedPilot
+from grasp_demos import episode_file
 from grasp_demos import writer as writing
 from grasp_demos.episode import Metadata
 from grasp_demos.reader import read_usable
@@ -148,7 +149,8 @@ def arm_trap(folder: Path, moment: Moment, doing: Callable[[], str]) -> None:
         return Torn(io.FileIO(path, mode.replace("b", ""))) if "b" in mode else open(path, mode)
 
     sys.addaudithook(before)
-    writing.__dict__["open"] = opened
+    for module in (writing, episode_file):  # those that write logs, and episodes' files
+        module.__dict__["open"] = opened
 
 
 # ---- recording

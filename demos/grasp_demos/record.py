@@ -119,7 +119,7 @@ Examples:
   grasp-record source=browser out=runs/mine                 your own, on a page in the browser
   grasp-record source=keyboard out=runs/mine                your own, with the keys of this terminal
   grasp-record source=policy bundle=runs/lift/bundle out=runs/help   the policy acts, you take over
-  grasp-record source=ros object_size=[0.04,0.04,0.04] out=runs/real  a real arm that something else moves
+  grasp-record source=ros env.name=robosuite-lift out=runs/real  a real arm that something else moves
   grasp-record kind=clean noise=0.3 out=runs/clean          the expert; its undisturbed intention is learnt
   grasp-record env.name=pybullet-objects out=runs/objects   another simulator and task
 
@@ -275,7 +275,7 @@ def _summary_line(config: RecordConfig, summary: Summary, before: int) -> str:
     now = before + summary.successes
     line = f"{config.out} holds {now} of {config.episodes} demonstrations, {summary.successes} of them new"
     if summary.failures:
-        line += f"; {summary.failures} failures are kept, marked as such"
+        line += f"; failures kept, marked as such: {summary.failures}"
     if summary.discarded:
         line += f"; {summary.discarded} thrown away"
     if summary.late:

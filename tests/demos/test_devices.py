@@ -6,8 +6,6 @@ import contextlib
 import os
 import pty
 import re
-import select
-import subprocess
 import sys
 import termios
 import threading
@@ -81,51 +79,20 @@ def test_a_gamepad_that_is_not_there_is_one_clear_line(tmp_path):
         pass
 
 
-class Terminal:
-    """A command in a terminal of its own, whose picture is read and whose keys are pressed."""
-
-    def __init__(self, *command: str) -> None:
-        self._screen, inside = pty.openpty()
-        environment = {**os.environ, "COLUMNS": "100", "LINES": "30", "TERM": "xterm", "NO_COLOR": "1"}
-        self.process = subprocess.Popen(
-            command, stdin=inside, stdout=inside, stderr=inside, env=environment, start_new_session=True
-        )
-        os.close(inside)
-        self.text = ""
-
-    def read(self) -> str:
-        """The last 6,000 characters that it wrote, without colours."""
-        while select.select([self._screen], [], [], 0.02)[0]:
-            try:
-                data = os.read(self._screen, 65536)
-            except OSError:  # the command has ended
-                break
-            self.text += re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", data.decode(errors="replace"))
-        self.text = self.text[-6000:]
-        return self.text
-
-    def press(self, keys: str) -> None:
-        os.write(self._screen, keys.encode())
-
-
 @pytest.mark.slow
-def test_a_real_grasp_with_the_keys_of_a_terminal(tmp_path):
+def test_a_real_grasp_with_the_keys_of_a_terminal(tmp_path, terminal):
     out = tmp_path / "demos"
-    command = [sys.executable, "-m", "grasp_demos.record", "source=keyboard", "episodes=1", f"out={out}"]
-    terminal = Terminal(*command, "env.name=pybullet-lift", "page.show=false", "time_limit=300")
-    try:
-        lift_by_keys(terminal)
-        assert terminal.process.wait(timeout=30) == 0
-        assert "holds 1 of 1 demonstrations, 1 of them new" in terminal.read()
-    finally:
-        terminal.process.kill()
+    command = ["-m", "grasp_demos.record", "source=keyboard", "episodes=1", f"out={out}"]
+    recorder = terminal(*command, "env.name=pybullet-lift", "page.show=false", "time_limit=300")
+    lift_by_keys(recorder)
+    assert recorder.wait() == 0
     (episode,) = read_dataset(out)
     require_valid([episode])
     assert episode.is_demonstration
     assert episode.metadata.source == "keyboard"
 
 
-def lift_by_keys(terminal: Terminal) -> None:
+def lift_by_keys(terminal) -> None:
     """Look where the object is and press keys, until the command ends."""
     wanted = re.compile(r"object from the tool\s+([+-]\d+) mm \w+\s+([+-]\d+) mm \w+\s+([+-]\d+) mm")
     closed_at = None

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pty
-import re
-import select
 import signal
 import subprocess
 import sys
@@ -53,80 +50,22 @@ def simulated(tmp_path_factory):
     return episode
 
 
-def wait_for(condition, seconds: float = 60.0, what=lambda: ""):
-    """Poll until it holds."""
-    end = time.monotonic() + seconds
-    while not (value := condition()):
-        assert time.monotonic() < end, f"not within {seconds} s: {what()}"
-        time.sleep(0.05)
-    return value
-
-
-class Process:
-    """A command in a terminal of its own, whose picture is read and whose keys are pressed."""
-
-    def __init__(self, *command: str) -> None:
-        self._screen, inside = pty.openpty()
-        environment = {**os.environ, "COLUMNS": "200", "LINES": "30", "TERM": "xterm", "NO_COLOR": "1"}
-        self.process = subprocess.Popen(
-            [sys.executable, *command], stdin=inside, stdout=inside, stderr=inside, env=environment,
-            start_new_session=True,
-        )  # fmt: skip
-        os.close(inside)
-        self.text = ""
-
-    def read(self) -> str:
-        while select.select([self._screen], [], [], 0.02)[0]:
-            try:
-                data = os.read(self._screen, 65536)
-            except OSError:  # the command has ended
-                break
-            self.text += re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", data.decode(errors="replace"))
-        self.text = self.text[-20000:]
-        return self.text
-
-    def saw(self, text: str, seconds: float = 60.0) -> None:
-        wait_for(lambda: text in self.read(), seconds, lambda: f"{text!r} in {self.text[-3000:]}")
-
-    def press(self, key: str) -> None:
-        """Press a key, and look at what is shown from now on."""
-        self.read()
-        self.text = ""
-        os.write(self._screen, key.encode())
-
-    def wait(self) -> int:
-        """Its exit code; what it writes is read meanwhile, or it would be held up."""
-        wait_for(lambda: self.read() and self.process.poll() is not None, 30, lambda: self.text[-3000:])
-        self.read()
-        return self.process.returncode
-
-    def end(self) -> None:
-        self.process.kill()
-        self.process.wait()
-        os.close(self._screen)
-
-
 @pytest.fixture
-def start(domain, simulated, tmp_path):
+def start(domain, simulated, tmp_path, terminal):
     """Starts the driver, and the command when asked to."""
-    running: list[Process] = []
 
-    def driver(fault: str) -> Process:
-        running.append(Process(str(DRIVER), str(simulated.path), str(tmp_path), fault))
-        return running[-1]
+    def driver(fault: str):
+        return terminal(str(DRIVER), str(simulated.path), str(tmp_path), fault)
 
-    def recorder(*settings: str) -> Process:
+    def recorder(*settings: str):
         out = tmp_path / "demos"
         command = ["-m", "grasp_demos.record", "source=ros", f"out={out}", "env.name=pybullet-lift"]
-        running.append(Process(*command, "page.show=false", *settings))
-        return running[-1]
+        return terminal(*command, "page.show=false", *settings)
 
-    yield driver, recorder
-    for process in running:
-        process.end()
+    return driver, recorder
 
 
-def begin(recorder: Process, folder: Path) -> None:
+def begin(recorder, folder: Path) -> None:
     """Start an episode once all sources are there, and let the driver move."""
     recorder.saw("press enter to begin")
 
@@ -136,7 +75,7 @@ def begin(recorder: Process, folder: Path) -> None:
         picture = recorder.read()
         return "press enter to begin" in picture and "waiting" not in picture
 
-    wait_for(ready, 60, lambda: recorder.text[-2000:])
+    recorder.wait_for(ready, 60, lambda: recorder.text[-2000:])
     recorder.press("\r")
     recorder.saw("no command on /requested_action or /executed_action")
     (folder / "go").touch()
@@ -234,10 +173,10 @@ def test_a_flood_of_messages_is_survived(start, tmp_path):
     begin(recorder, tmp_path)
     written = tmp_path / "demos" / "episode_000000.npz"
     # A machine that is too slow for it ends the episode itself, and says why.
-    wait_for(lambda: "step 20" in recorder.read() or written.exists(), 60, recorder.read)
+    recorder.wait_for(lambda: "step 20" in recorder.read() or written.exists(), 60, recorder.read)
     driver.saw("done", 120)
     recorder.press("1")
-    wait_for(written.exists, 60, recorder.read)
+    recorder.wait_for(written.exists, 60, recorder.read)
     (held,) = read_dataset(tmp_path / "demos")
     assert validate(held) == []
     # Either it kept up, or it said why not.
@@ -305,7 +244,7 @@ def test_no_thread_is_left(domain):
         assert threading.active_count() == before
 
 
-def test_every_publisher_is_heard_and_what_was_latched_before(domain):
+def test_every_publisher_is_heard_and_what_was_latched_before(domain, wait_for):
     from geometry_msgs.msg import Vector3Stamped
     from rclpy.context import Context
     from rclpy.node import Node

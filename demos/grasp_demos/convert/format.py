@@ -53,6 +53,17 @@ class Format(NamedTuple):
     """Write valid episodes to a path that does not exist; None where a format is only read."""
 
 
+def begins_with(path: Path, magic: bytes) -> bool:
+    """Whether the path is a regular file with these first bytes; never raises, and waits for no pipe."""
+    try:
+        if not path.is_file():  # Opening a pipe waits for somebody to write into it.
+            return False
+        with open(path, "rb") as file:
+            return file.read(len(magic)) == magic
+    except OSError:
+        return False
+
+
 def decide(setting: str, asked: str, held: str, where: object) -> str:
     """The value of a setting of `ImportSettings`: what the file `where` holds, or else what was asked for.
 

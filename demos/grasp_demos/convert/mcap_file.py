@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from grasp_demos.convert.format import Format, Imported, ImportSettings, load_package
+from grasp_demos.convert.format import Format, Imported, ImportSettings, begins_with, load_package
 from grasp_demos.convert.ros import import_messages
 from grasp_demos.convert.ros_messages import Raw, episode_messages, typestore
 from grasp_demos.episode import DemoError, Episode
@@ -23,13 +23,7 @@ _MAGIC = b"\x89MCAP0\r\n"
 
 def matches(path: Path) -> bool:
     """Whether the path is a file that begins as MCAP does."""
-    try:
-        if not path.is_file():  # Opening a pipe waits for somebody to write into it.
-            return False
-        with open(path, "rb") as file:
-            return file.read(len(_MAGIC)) == _MAGIC
-    except OSError:
-        return False
+    return begins_with(path, _MAGIC)
 
 
 def read(path: Path, settings: ImportSettings) -> Imported:

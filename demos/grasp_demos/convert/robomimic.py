@@ -17,7 +17,14 @@ from typing import Any
 import numpy as np
 
 from grasp_demos.convert import robosuite_demos
-from grasp_demos.convert.format import Format, Imported, ImportSettings, decide, load_package
+from grasp_demos.convert.format import (
+    Format,
+    Imported,
+    ImportSettings,
+    begins_with,
+    decide,
+    load_package,
+)
 from grasp_demos.convert.hdf5 import Source, open_source
 from grasp_demos.convert.robomimic_views import View, make_view
 from grasp_demos.episode import DemoError, Episode
@@ -43,13 +50,7 @@ _MEASURED = (
 
 def matches(path: Path) -> bool:
     """Whether the path is an HDF5 file."""
-    try:
-        if not path.is_file():  # Opening a pipe waits for somebody to write into it.
-            return False
-        with open(path, "rb") as file:
-            return file.read(len(_MAGIC)) == _MAGIC
-    except OSError:
-        return False
+    return begins_with(path, _MAGIC)
 
 
 # ---- writing

@@ -65,6 +65,8 @@ class ScenePage:
         self._config = config
         self._robot = visuals.RobotVisuals()
         self._nodes: dict[str, Any] = {}
+        self._snapshot: Mapping[str, np.ndarray] | None = None
+        self._spec: ObjectSpec | None = None
         self._object: tuple[ObjectSpec | tuple[float, ...], Any] | None = None
         self._told = -np.inf
         self._phase = ""
@@ -139,7 +141,9 @@ class ScenePage:
 
     def _object_node(self, status: Status) -> Any:
         """The object's node, made anew where it is another object."""
-        spec = visuals.start_object(status.snapshot)
+        if status.snapshot is not self._snapshot:  # read once an episode
+            self._snapshot, self._spec = status.snapshot, visuals.start_object(status.snapshot)
+        spec = self._spec
         key = spec if spec is not None else tuple(status.state.object_size.tolist())
         if self._object is None or self._object[0] != key:
             mesh = visuals.object_box(status.state.object_size) if spec is None else visuals.object_mesh(spec)

@@ -1,8 +1,4 @@
-"""ROS 2 messages to plain arrays, by the names inside them.
-
-Any object with the fields of the message type will do: what rclpy delivers as well as what a bag's reader
-decodes. No ROS package is imported here.
-"""
+"""The messages of an episode, taken one at a time and given back as streams of numbers."""
 
 from __future__ import annotations
 
@@ -14,20 +10,12 @@ import numpy as np
 
 from grasp_demos.episode import ACTORS, DemoError
 from grasp_demos.header import EpisodeHeader, parse_header, parse_numbers
+from grasp_demos.messages import MAX_TIME, MessageReader, Numbers, stamp_of
 from grasp_demos.streams import BEGINNING, NS, OUTCOME, Recorded, Stream
 from grasp_demos.topics import Topics
-from grasp_sim.contract import ACTION_NAMES
-from grasp_sim.ur5e import DOF, JOINT_NAMES
 
 MAX_MESSAGES = 2_000_000
 """Of one topic: more are refused. 500 Hz for an hour."""
-MAX_TIME = 2**62
-"""ns; a later stamp, in the year 2116, is a damaged one."""
-_UNIT = 1e-3
-"""How far the length of a quaternion may be from 1."""
-
-
-Numbers = np.ndarray | tuple[float, ...]
 
 
 class Start(NamedTuple):
@@ -53,20 +41,18 @@ class Collector:
         self.ends: list[tuple[int, bool]] = []
         """(ns, success) of every announced end."""
         self._rows: dict[str, list[tuple[int, int, Numbers]]] = {}
-        t = self.topics
+        t, read = self.topics, MessageReader(self.topics)
         self._convert = {
-            t.joint_states: self._joints,
-            t.gripper: self._gripper,
-            t.object_pose: self._pose,
-            t.object_size: self._size,
-            t.requested_action: self._action,
-            t.executed_action: self._action,
-            t.intended_action: self._action,
-            t.state_stamps: self._stamps,
+            t.joint_states: read.joints,
+            t.gripper: read.gripper,
+            t.object_pose: read.pose,
+            t.object_size: read.size,
+            t.requested_action: read.action,
+            t.executed_action: read.action,
+            t.intended_action: read.action,
+            t.state_stamps: read.stamps,
             t.episode_step: self._step,
         }
-        self._joint_names = tuple(t.tf_prefix + name for name in JOINT_NAMES)
-        self._columns: dict[tuple[str, ...], list[int] | None] = {}
 
     def add(self, topic: str, received: int, message: Any) -> None:
         """Take in one message of one of the topics.
@@ -87,7 +73,7 @@ class Collector:
                     rows = self._rows.setdefault(topic, [])
                     if len(rows) >= MAX_MESSAGES:
                         raise DemoError(f"more than {MAX_MESSAGES} messages; split the recording")
-                    rows.append((received, _stamp(message, received), values))
+                    rows.append((received, stamp_of(message, received), values))
         except DemoError as error:
             raise DemoError(f"{topic} at {received / NS:.3f} s: {error}") from error
 
@@ -178,59 +164,6 @@ class Collector:
             np.array([rows[k][2] for k in chosen], np.float64),
         )
 
-    def _joints(self, message: Any) -> Numbers | None:
-        """Positions, then velocities (NaN where not measured); None for a message of other joints alone."""
-        names = tuple(message.name)
-        if names not in self._columns:
-            self._columns[names] = _columns(names, self._joint_names)
-        columns = self._columns[names]
-        if columns is None:
-            return None
-        positions = _finite("position", message.position, names)
-        velocities = np.full(DOF, np.nan)
-        if len(message.velocity) == len(names):
-            velocities = np.asarray(message.velocity, np.float64)[columns]
-        return np.concatenate([positions[columns], velocities])
-
-    def _gripper(self, message: Any) -> Numbers:
-        names = tuple(message.name)
-        if len(names) != 1:
-            raise DemoError(f"it has {len(names)} joints ({', '.join(names)}); the gripper is one")
-        return (*_finite("position", message.position, names), *_finite("effort", message.effort, names))
-
-    def _pose(self, message: Any) -> Numbers:
-        frame = message.header.frame_id.removeprefix("/")
-        if frame != self.topics.base_frame:
-            raise DemoError(f"it is in the frame '{frame}'; it must be in '{self.topics.base_frame}'")
-        p, q = message.pose.position, message.pose.orientation
-        values = (p.x, p.y, p.z, q.x, q.y, q.z, q.w)
-        _all_finite(values)
-        length = float(np.linalg.norm(values[3:]))
-        if abs(length - 1.0) > _UNIT:
-            raise DemoError(f"its quaternion has length {length:.6g}; a rotation has 1")
-        return values
-
-    def _size(self, message: Any) -> Numbers:
-        vector = message.vector
-        values = (vector.x, vector.y, vector.z)
-        _all_finite(values)
-        if min(values) <= 0.0:
-            raise DemoError(f"it has extents {values}; they must be positive")
-        return values
-
-    def _action(self, message: Any) -> Numbers:
-        names = tuple(message.joint_names)
-        columns = _columns(names, ACTION_NAMES)
-        if columns is None or len(message.points) == 0:
-            raise DemoError(f"it holds no action; it needs {', '.join(ACTION_NAMES)} and a point")
-        return _finite("action", message.points[0].positions, names)[columns]
-
-    def _stamps(self, message: Any) -> Numbers:
-        if len(message.data) != 4:
-            raise DemoError(f"it has {len(message.data)} numbers; it must have 4 times")
-        _all_finite(message.data)
-        return np.asarray(message.data, np.float64)
-
     def _step(self, message: Any) -> Numbers:
         values = _json(message.data)
         moving = parse_numbers(values.get("simulator_state", []), None, "a simulator's state")
@@ -242,45 +175,6 @@ class Collector:
             raise DemoError(f"it lacks a number of {', '.join(missing)}")
         numbers = [float(v) if type(v := values[name]) is bool else v for name in OUTCOME]
         return np.concatenate([parse_numbers(numbers, len(OUTCOME), "outcomes"), moving])
-
-
-def _columns(held: tuple[str, ...], wanted: tuple[str, ...]) -> list[int] | None:
-    """Position of every wanted name; None where there is none of them at all."""
-    missing = [name for name in wanted if name not in held]
-    if len(missing) == len(wanted):
-        return None
-    if missing:
-        raise DemoError(f"it lacks {', '.join(missing)}; it has {', '.join(held[:12])}")
-    twice = [name for name in wanted if held.count(name) > 1]
-    if twice:
-        raise DemoError(f"it names {twice[0]} twice")
-    return [held.index(name) for name in wanted]
-
-
-def _finite(what: str, values: Any, names: tuple[str, ...]) -> np.ndarray:
-    """One number for each name; raises DemoError naming the one that is missing or not finite."""
-    values = np.asarray(values, np.float64)
-    if len(values) != len(names):
-        raise DemoError(f"it has {len(values)} numbers of {what} for {len(names)} names")
-    bad = np.flatnonzero(~np.isfinite(values))
-    if len(bad):
-        raise DemoError(f"{what} of {names[bad[0]]} is {values[bad[0]]}")
-    return values
-
-
-def _all_finite(values: Any) -> None:
-    if not np.isfinite(values).all():
-        raise DemoError(f"it holds a number that is not finite: {list(map(float, values))}")
-
-
-def _stamp(message: Any, received: int) -> int:
-    header = getattr(message, "header", None)
-    if header is None:
-        return received
-    stamp = header.stamp.sec * NS + header.stamp.nanosec
-    if abs(stamp) >= MAX_TIME or header.stamp.nanosec >= NS:
-        raise DemoError(f"its stamp of {header.stamp.sec} s and {header.stamp.nanosec} ns is out of range")
-    return stamp
 
 
 def _json(text: str) -> dict[str, Any]:

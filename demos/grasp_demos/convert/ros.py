@@ -12,11 +12,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from grasp_demos.collect import MAX_TIME, Collector, Start
+from grasp_demos.collect import Collector, Start
 from grasp_demos.convert.format import Imported, ImportSettings, decide
 from grasp_demos.convert.ros_messages import Raw, typestore
 from grasp_demos.episode import DemoError, Episode, Metadata
 from grasp_demos.header import parse_numbers
+from grasp_demos.messages import MAX_TIME
 from grasp_demos.resample import resample
 from grasp_demos.streams import NS, Span
 from grasp_sim.contract import ActionScale

@@ -64,7 +64,7 @@ class SetpointStream:
         return Executed(sent, command, self._servo.status, self._servo.reason)
 
     def at(self, now: float) -> tuple[np.ndarray, np.ndarray]:
-        """Setpoint (6,) in rad and its velocity (6,) in rad/s at `now`. It rests at the goal after a period."""
+        """Setpoint (6,) in rad and its velocity (6,) in rad/s at `now`; after a period it is at rest."""
         period = self._servo.config.period
         share = min(max((now - self._began) / period, 0.0), 1.0)
         move = self._goal - self._start

@@ -1,0 +1,75 @@
+"""A node as a process: `--help`, errors of one line, and a quiet end on Ctrl-C and SIGTERM."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import rclpy
+from rclpy.executors import ExternalShutdownException
+from rclpy.node import Node
+from rclpy.utilities import remove_ros_args
+
+from grasp_ros.parameters import declare
+from grasp_sim.cli import say
+from grasp_sim.cli_help import describe
+from grasp_sim.errors import UserError
+
+EXIT_USER_ERROR = 1
+
+
+def run_node(
+    name: str,
+    config_class: type,
+    run: Callable[[Node, Any], None],
+    help_text: str,
+    *,
+    node_class: type[Node] = Node,
+    argv: Sequence[str] | None = None,
+) -> int:
+    """Make a node, declare its parameters from `config_class`, and call `run(node, config)` until it returns.
+
+    Args:
+        name: of the node, unless it is remapped.
+        config_class: dataclass of its settings, see `grasp_ros.parameters`.
+        run: spins the node; told to end by ExternalShutdownException or KeyboardInterrupt, or by
+            `node.context.ok()` being false.
+        help_text: what the node is for, printed by `--help` above its parameters.
+        node_class: `Node` or a class derived from it that is made by the name alone.
+        argv: arguments with the program's name; `sys.argv` by default.
+
+    Returns the exit code: 0 after Ctrl-C or SIGTERM too, 1 after a UserError, which becomes one line.
+    """
+    arguments = list(sys.argv if argv is None else argv)
+    if "--help" in arguments or "-h" in arguments:
+        text = describe(config_class, help_text, f"{name} --ros-args", {})
+        print(text.replace("[key=value ...]", "[-p name:=value ...]").split("\n\n  --help")[0])
+        return 0
+    node: Node | None = None
+    try:
+        _start_ros(arguments)
+        node = node_class(name)
+        run(node, declare(node, config_class))
+    except (KeyboardInterrupt, ExternalShutdownException):
+        pass
+    except UserError as error:
+        say(f"{name}: {' '.join(str(error).split())}")
+        return EXIT_USER_ERROR
+    finally:
+        if node is not None:
+            node.destroy_node()
+        rclpy.try_shutdown()
+    return 0
+
+
+def _start_ros(arguments: list[str]) -> None:
+    hint = "parameters are given as in --ros-args -p name:=value, and --help lists them."
+    try:
+        left = remove_ros_args(arguments)[1:]
+        if left:
+            raise UserError(f"'{left[0]}' is not a ROS argument; {hint}")
+        rclpy.init(args=arguments)
+    except RuntimeError as error:  # what rcl makes of arguments that it cannot read
+        reason = str(error).split(", at /")[0]
+        raise UserError(f"the ROS arguments cannot be read: {reason}; {hint}") from error

@@ -175,9 +175,7 @@ class StateAssembler:
             return f"{name}: its messages have no time stamp, so their age is not known"
         age = (clock - newest.stamp) / NS
         if age > most:
-            return (
-                f"{name}: measured {age:.3f} s ago by its stamp, at most {most:g} s: are the clocks the same?"
-            )
+            return f"{name}: stamped {age:.3f} s ago, at most {most:g} s: {_CLOCKS}"
         if age < -AHEAD:
-            return f"{name}: stamped {-age:.3f} s in the future: are the clocks the same?"
+            return f"{name}: stamped {-age:.3f} s in the future: {_CLOCKS}"
         return ""

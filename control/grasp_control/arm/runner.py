@@ -22,6 +22,8 @@ from grasp_sim.tasks import STANDARD_HALF_SIZE, STANDARD_HEIGHT, Task, find_task
 
 MAX_TIMEOUT = 600.0
 """s."""
+_USUAL_LIFT = 0.05
+"""m, of most tasks."""
 
 
 @dataclass
@@ -81,7 +83,7 @@ def lift_of(task_name: str) -> float:
     try:
         task = find_task(task_name.split("-", 1)[-1])
     except UnknownName:
-        return Task.lift
+        return _USUAL_LIFT
     return STANDARD_HEIGHT - STANDARD_HALF_SIZE[0] if task.standard_lift else task.lift
 
 

@@ -1,0 +1,86 @@
+"""Actions become lines of setpoints, the same that the simulators follow."""
+
+import numpy as np
+import pytest
+
+from grasp_control.arm.setpoints import SetpointStream
+from grasp_sim import ur5e
+from grasp_sim.contract import ActionScale, ContractError, decode
+from grasp_sim.servo import Servo, ServoStatus, interpolate
+
+DOWN = np.array([0.0, 0.0, -1.0, 0.0, 1.0, -1.0], np.float32)
+
+
+def begun() -> SetpointStream:
+    stream = SetpointStream(ActionScale())
+    stream.reset(ur5e.HOME)
+    return stream
+
+
+def test_it_rests_at_the_measured_joints_after_a_reset():
+    stream = SetpointStream(ActionScale())
+    assert not stream.ready
+    stream.reset(ur5e.HOME)
+    assert stream.ready
+    positions, velocities = stream.at(123.0)
+    assert np.array_equal(positions, ur5e.HOME)
+    assert not velocities.any()
+
+
+def test_the_line_is_that_of_the_simulators():
+    """The same servo, and `interpolate` at the same fractions."""
+    stream, servo = begun(), Servo()
+    servo.reset(ur5e.HOME)
+    start, now = ur5e.HOME, 5.0
+    for _ in range(4):
+        goal = servo.step(start, decode(DOWN, ActionScale()))
+        done = stream.act(DOWN, start, now)
+        assert done.status is ServoStatus.OK
+        line = [stream.at(now + k * 0.01)[0] for k in range(1, 6)]
+        assert np.allclose(line, interpolate(start, goal, 5), rtol=0, atol=1e-12)
+        assert np.allclose(stream.at(now + 0.02)[1], (goal - start) / 0.05)
+        start, now = goal, now + 0.05
+    tip = ur5e.Kinematics().pose(stream.at(now)[0])[0]
+    assert tip[2] - ur5e.Kinematics().pose(ur5e.HOME)[0][2] == pytest.approx(-0.05, abs=1e-3)
+
+
+def test_it_rests_when_no_further_action_comes():
+    stream = begun()
+    stream.act(DOWN, ur5e.HOME, 1.0)
+    after, velocities = stream.at(1.05)
+    assert not velocities.any()
+    assert np.array_equal(after, stream.at(9.0)[0])
+    assert not np.array_equal(after, ur5e.HOME)
+
+
+def test_an_early_action_begins_where_the_setpoint_is():
+    stream = begun()
+    stream.act(DOWN, ur5e.HOME, 1.0)
+    before = stream.at(1.03)[0]
+    stream.act(DOWN, ur5e.HOME, 1.03)
+    assert np.array_equal(stream.at(1.03)[0], before)
+
+
+def test_a_blocked_arm_is_not_pulled_after():
+    """The setpoint goes back to the measured joints in one step, and the servo says so."""
+    stream = begun()
+    stream.act(DOWN, ur5e.HOME, 1.0)
+    elsewhere = ur5e.HOME + np.array([0.0, 0.5, 0.0, 0.0, 0.0, 0.0])
+    done = stream.act(DOWN, elsewhere, 1.05)
+    assert done.status is ServoStatus.HOLD
+    assert "shoulder_lift_joint" in done.reason
+    assert np.array_equal(stream.at(1.06)[0], elsewhere)
+
+
+@pytest.mark.parametrize("action", [np.full(6, np.nan), np.zeros(5), np.array([np.inf, 0, 0, 0, 0, 0])])
+def test_what_is_no_action_changes_nothing(action):
+    stream = begun()
+    with pytest.raises(ContractError):
+        stream.act(action, ur5e.HOME, 1.0)
+    assert np.array_equal(stream.at(1.05)[0], ur5e.HOME)
+
+
+def test_the_executed_action_is_the_clipped_one():
+    done = begun().act(np.array([0, 0, 0, 0, 9.0, -9.0]), ur5e.HOME, 1.0)
+    assert done.action.tolist() == [0, 0, 0, 0, 1, -1]
+    assert (done.command.opening, done.command.force_limit) == (0.085, 20.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from typing import Any, NoReturn
 
 import gymnasium
@@ -14,13 +14,13 @@ from gymnasium.utils import seeding
 from grasp_sim import contract, randomization, ur5e
 from grasp_sim.contract import ActionScale, ContractError, GraspState
 from grasp_sim.errors import UserError, find
+from grasp_sim.judging import Judge, protected
 from grasp_sim.randomization import RandomizationConfig
 from grasp_sim.rewards import make_reward
 from grasp_sim.scene import Scene, Start
 from grasp_sim.sensing import Sensors
 from grasp_sim.servo import Servo, upright_turn
 from grasp_sim.simulators import find_simulator
-from grasp_sim.slip import SlipTracker
 from grasp_sim.tasks import Difficulty, ObjectsConfig, Task, find_task
 from grasp_sim.threads import one_linear_algebra_thread
 
@@ -34,20 +34,8 @@ joint torques of robosuite's OSC_POSE, the standard that the field compares on."
 HOLD = np.array([0.0, 0.0, 0.0, 0.0, 1.0, 0.0], dtype=np.float32)
 """The action in effect until the first delayed one arrives: stay, open."""
 
-TOUCH = 0.1
-"""N on each pad from which both fingers are taken to hold the object."""
-
 MAX_PICTURE = 4096
 """Pixels, the widest and the highest picture."""
-
-
-def _protected(state: GraspState) -> GraspState:
-    """The state, with arrays that nobody can write to: it is handed out, and later steps build on it."""
-    for part in fields(GraspState):
-        value = getattr(state, part.name)
-        if isinstance(value, np.ndarray):
-            value.flags.writeable = False
-    return state
 
 
 class GraspEnv(gymnasium.Env):
@@ -115,12 +103,11 @@ class GraspEnv(gymnasium.Env):
         self._kinematics = ur5e.Kinematics()
         self._servo = Servo(kinematics=self._kinematics)
         self._sensors = Sensors(self._kinematics)
-        self._slip = SlipTracker()
+        self._judge = Judge(self._scene, self.task, self._kinematics)
         self._delayed: deque[np.ndarray] = deque()
         self._steps = 0
         self._over = True
         self._start: Start | None = None
-        self._object_size = np.zeros(3)
         self._true: GraspState | None = None
         self._measured: GraspState | None = None
         one_linear_algebra_thread()
@@ -176,12 +163,11 @@ class GraspEnv(gymnasium.Env):
         self._scene.reset(start)
         self._begin(start)
         self._steps = 0
-        self._slip.reset()
         self._servo.reset(self._scene.joints()[0])
         self._sensors.reset(drawn, noise_seed)
         self._delayed = deque([HOLD] * drawn.action_delay)
-        self._true, _ = self._read()
-        self._measured = _protected(self._sensors.measure(self._true))
+        self._true, _ = self._judge.read()
+        self._measured = protected(self._sensors.measure(self._true))
         observation = contract.encode(self._measured)
         self._over = False
         return observation, self._beginning()
@@ -200,13 +186,9 @@ class GraspEnv(gymnasium.Env):
         grasped = success = slip = drop = broken = False
         forces = np.zeros(2)
         if not fault:
-            self._true, forces = self._read()
-            grasped, broken = bool((forces > TOUCH).all()), bool((forces > self.task.breaking_force).any())
-            self._measured = _protected(self._sensors.measure(self._true))
-            labels = self._slip.update(self._true, grasped)
-            slip, drop = labels.slip, labels.drop
-            height = float(self._true.object_position[2])
-            success = not broken and self.task.solved(self._start, height, grasped)
+            self._true, forces = self._judge.read()
+            self._measured = protected(self._sensors.measure(self._true))
+            grasped, success, slip, drop, broken = self._judge.judge(self._true, forces)
         terminated = success or broken
         truncated = not terminated and (fault or self._steps >= self.horizon)
         self._over = terminated or truncated
@@ -235,7 +217,7 @@ class GraspEnv(gymnasium.Env):
             "start": np.frombuffer(self._start.to_json().encode(), dtype=np.uint8),
             "state": contract.pack_state(self._true),
             "measured": contract.pack_state(self._measured),
-            "slip": self._slip.save(),
+            "slip": self._judge.save(),
             "progress": np.array([self._steps, int(self._over)], dtype=np.int64),
             "delayed": np.array(self._delayed, dtype=np.float32).reshape(-1, contract.ACTION_DIM),
         }
@@ -267,7 +249,7 @@ class GraspEnv(gymnasium.Env):
         self._over = True
         self._scene.show(start, dynamic_state)
         self._begin(start)
-        return self._read()[0]
+        return self._judge.read()[0]
 
     def _parts(self) -> dict[str, dict[str, np.ndarray]]:
         parts = {"scene": self._scene.save(), "sensors": self._sensors.save()}
@@ -316,16 +298,16 @@ class GraspEnv(gymnasium.Env):
             self._servo.load(part("servo"))
         self._begin(start)
         self._true, self._measured = (
-            _protected(contract.unpack_state(saved[name])) for name in ("state", "measured")
+            protected(contract.unpack_state(saved[name])) for name in ("state", "measured")
         )
-        self._slip.load(saved["slip"])
+        self._judge.load(saved["slip"])
         self._steps, self._over = int(saved["progress"][0]), bool(saved["progress"][1])
         self._delayed = deque(saved["delayed"].copy())
         return contract.encode(self._measured), self._beginning()
 
     def _begin(self, start: Start) -> None:
         self._start = start
-        self._object_size = start.object.size
+        self._judge.begin(start)
 
     def _beginning(self) -> dict[str, Any]:
         """The `info` of an episode's start."""
@@ -361,32 +343,6 @@ class GraspEnv(gymnasium.Env):
         start = self._servo.joint_target
         assert start is not None
         self._scene.advance_servo(start, self._servo.step(self._scene.joints()[0], command), command)
-
-    def _read(self) -> tuple[GraspState, np.ndarray]:
-        """The true state now, and the contact forces (2,) of left and right pad in N."""
-        assert self._start is not None
-        positions, velocities = self._scene.joints()
-        tcp_position, rotation = self._kinematics.pose(positions)
-        forces = self._scene.pad_forces(rotation[:, 0])
-        object_position, object_quaternion = self._scene.object_pose()
-        now = self._scene.time
-        state = GraspState(
-            joint_positions=positions,
-            joint_velocities=velocities,
-            tcp_position=tcp_position,
-            tcp_quaternion=ur5e.quaternion_of(rotation),
-            gripper_opening=self._scene.opening(),
-            gripper_force=float(forces.mean()),
-            object_position=object_position,
-            object_quaternion=object_quaternion,
-            object_size=self._object_size,
-            object_symmetry=self._start.object.symmetry,
-            joint_time=now,
-            gripper_time=now,
-            object_time=now,
-            time=now,
-        )
-        return _protected(state), forces
 
 
 def _saved_start(content: np.ndarray) -> Start:

@@ -55,6 +55,7 @@ LEAD_ITERATIONS = 2
 """Solver iterations within which the fingers' motors reach their force."""
 
 _ASKED_WIDTH = 15  # numbers that describe a control step, see `save`
+_ROUNDING = 1e-6  # of a step, how far a whole number of them may be missed
 _SAME_OPENING = 1e-3  # m between commanded and present opening up to which the gripper is not closing
 _TORQUE_MAX = ur5e.TORQUE_MAX.tolist()
 
@@ -78,8 +79,8 @@ class PybulletScene:
         self._dynamics = ArmDynamics(self._link_inertia)
         self._inertia = (self._dynamics.inertia(ur5e.HOME) + ARMATURE).tolist()
         self._T_inertial_object: Pose | None = None
-        self._steps = 0
-        self._resolution = FREE_RESOLUTION
+        self._steps = 0  # control steps
+        self._driven = 0.0  # s of driven cycles besides
         self._finger_target = gripper.STROKE / 2.0
         self._asked: list[list[float]] = []
         self._broken = False
@@ -107,9 +108,9 @@ class PybulletScene:
         T_base_object = Pose(start.object_position, start.object_quaternion)
         place_object(client, self.object, T_base_object @ frame)
         self._T_inertial_object = frame.inverse()
-        self._set_resolution(FREE_RESOLUTION)
+        self._set_resolution(scene.CONTROL_PERIOD / FREE_RESOLUTION[0], FREE_RESOLUTION[1])
         self._start = start
-        self._steps = 0
+        self._steps, self._driven = 0, 0.0
         self._finger_target = gripper.STROKE / 2.0
         self._asked = []
         self._broken = False
@@ -125,18 +126,30 @@ class PybulletScene:
         that follows from spring and damper whatever else acts on the joint, so viscous friction has to be
         part of the damper.
         """
-        asked = [0.0, *start.tolist(), *goal.tolist(), command.opening, command.force_limit]
-        joints, _ = self._begin_step(asked)
+        self._asked.append([0.0, *start.tolist(), *goal.tolist(), command.opening, command.force_limit])
+        self._follow(servo.interpolate(start, goal, CHUNKS), command, scene.CONTROL_PERIOD)
+        if not self._broken:
+            self._steps += 1
+
+    def drive(self, target: np.ndarray, command: Command, period: float) -> None:
+        """Simulate `period` s, one cycle of a robot's driver, with joint targets (6,) that hold."""
+        self._follow(target[None], command, period)
+        if not self._broken:
+            self._driven += period
+
+    def _follow(self, targets: np.ndarray, command: Command, duration: float) -> None:
+        """Hold each of the joint targets (N, 6) for an equal part of `duration` s; see `advance_servo`."""
+        joints, _ = self._begin_step([*targets.flat, command.opening, command.force_limit])
         if self._broken:
             return
-        period = self._choose_resolution(command, joints)
+        steps, period = self._choose_resolution(command, joints, duration)
         rate = NATURAL_FREQUENCY * period
         scale, friction = self._started.physics.actuator_gain_scale, self._friction * period
         stiffness = [rate**2 * scale] * ur5e.DOF
         damping = [2.0 * DAMPING_RATIO * rate * scale**0.5 + friction / j for j in self._inertia]
         gravity = self._dynamics.gravity_torques(joints).tolist()
-        targets = servo.interpolate(start, goal, CHUNKS).tolist()
-        for target, finger in zip(targets, self._finger_targets(command, joints, period), strict=True):
+        fingers = self._finger_targets(command, joints, period, len(targets), duration)
+        for target, finger in zip(targets.tolist(), fingers, strict=True):
             pybullet.setJointMotorControlArray(
                 self.robot,
                 ARM,
@@ -148,9 +161,8 @@ class PybulletScene:
                 physicsClientId=self.client,
             )
             self._drive_fingers(finger, command)
-            for _ in range(self._resolution[0] // CHUNKS):
+            for _ in range(steps // len(targets)):
                 self._step(gravity)
-        self._steps += 1
 
     def advance_osc(self, command: Command, turn: np.ndarray) -> None:
         """Simulate one control step of robosuite's OSC_POSE law; the gripper as in `advance_servo`.
@@ -159,10 +171,11 @@ class PybulletScene:
         """
         move = [*command.delta_position.tolist(), *turn.tolist()]
         asked = [1.0, *move, *[0.0] * 6, command.opening, command.force_limit]
+        self._asked.append(asked)
         joints, velocities = self._begin_step(asked)
         if self._broken:
             return
-        period = self._choose_resolution(command, joints)
+        steps, period = self._choose_resolution(command, joints, scene.CONTROL_PERIOD)
         goal = self._dynamics.osc_goal(joints, command.delta_position, turn)
         pybullet.setJointMotorControlArray(
             self.robot,
@@ -173,9 +186,9 @@ class PybulletScene:
         )
         posture = self._started.joint_positions
         gain_scale, friction = self._started.physics.actuator_gain_scale, self._friction
-        for finger in self._finger_targets(command, joints, period):
+        for finger in self._finger_targets(command, joints, period, CHUNKS, scene.CONTROL_PERIOD):
             self._drive_fingers(finger, command)
-            for _ in range(self._resolution[0] // CHUNKS):
+            for _ in range(steps // CHUNKS):
                 torques = self._dynamics.osc_torques(goal, joints, velocities, posture, gain_scale, friction)
                 if not math.isfinite(sum(torques)):
                     self._broken = True
@@ -185,32 +198,34 @@ class PybulletScene:
         self._steps += 1
 
     def _begin_step(self, asked: list[float]) -> tuple[list[float], list[float]]:
-        """Record what is asked and return the joints (8,) and their velocities (8,), as `_joint_states`.
+        """The joints (8,) and their velocities (8,), as `_joint_states`.
 
-        Where any of these is not finite the scene is broken, and nothing moves any more. The object's pose is
-        left to `faulty`, which environments ask after every step.
+        Where any of these or of what is asked is not finite the scene is broken, and nothing moves any more.
+        The object's pose is left to `faulty`, which environments ask after every step.
         """
-        self._asked.append(asked)
         joints, velocities = self._joint_states()
         self._broken = self._broken or not math.isfinite(sum((*asked, *joints, *velocities)))
         return joints, velocities
 
-    def _choose_resolution(self, command: Command, joints: list[float]) -> float:
-        """Set physics steps and solver iterations for this control step; returns the s of a physics step."""
+    def _choose_resolution(self, command: Command, joints: list[float], duration: float) -> tuple[int, float]:
+        """Set physics steps and solver iterations for the next `duration` s; returns how many steps these
+        are and the s of each. Where they do not divide the duration they are shorter, never longer."""
         closing = command.opening < sum(joints[ur5e.DOF :]) - _SAME_OPENING
         grasping = closing or pybullet.getContactPoints(self.robot, self.object, physicsClientId=self.client)
-        self._set_resolution(self._grasp_resolution(command) if grasping else FREE_RESOLUTION)
-        return scene.CONTROL_PERIOD / self._resolution[0]
+        per_control_step, iterations = self._grasp_resolution(command) if grasping else FREE_RESOLUTION
+        steps = math.ceil(per_control_step * duration / scene.CONTROL_PERIOD - _ROUNDING)
+        period = duration / steps
+        self._set_resolution(period, iterations)
+        return steps, period
 
     def _grasp_resolution(self, command: Command) -> tuple[int, int]:
         pull = self._finger_force(command) / self._started.object.mass
         return next(resolution for most, resolution in GRASP_RESOLUTIONS if pull <= most)
 
-    def _set_resolution(self, resolution: tuple[int, int]) -> None:
-        self._resolution = resolution
+    def _set_resolution(self, period: float, iterations: int) -> None:
         pybullet.setPhysicsEngineParameter(
-            fixedTimeStep=scene.CONTROL_PERIOD / resolution[0],
-            numSolverIterations=resolution[1],
+            fixedTimeStep=period,
+            numSolverIterations=iterations,
             physicsClientId=self.client,
         )
 
@@ -218,8 +233,11 @@ class PybulletScene:
         """N of each finger's motor."""
         return command.force_limit * self._started.physics.gripper_force_scale
 
-    def _finger_targets(self, command: Command, joints: list[float], period: float) -> list[float]:
-        """(CHUNKS,) m, the finger joints' targets: they move at the gripper's speed towards the opening.
+    def _finger_targets(
+        self, command: Command, joints: list[float], period: float, parts: int, duration: float
+    ) -> list[float]:
+        """(parts,) m, the finger joints' targets for equal parts of the next `duration` s: they move at the
+        gripper's speed towards the opening.
 
         Where an object stops the fingers, the target runs ahead of them. Bullet's solver needs this: per
         iteration a motor gains only what it takes to move the finger's mass to its target within the step, so
@@ -230,9 +248,9 @@ class PybulletScene:
         lead = self._finger_force(command) * period**2 / (gripper.FINGER_MASS * LEAD_ITERATIONS)
         target = min(max(self._finger_target, present - lead), present + lead)
         goal = min(max(command.opening, 0.0), gripper.STROKE) / 2.0
-        change = self._started.physics.gripper_speed / 2.0 * scene.CONTROL_PERIOD / CHUNKS
+        change = self._started.physics.gripper_speed / 2.0 * duration / parts
         targets = []
-        for _ in range(CHUNKS):
+        for _ in range(parts):
             target += min(max(goal - target, -change), change)
             targets.append(target)
         self._finger_target = target
@@ -274,7 +292,7 @@ class PybulletScene:
     @property
     def time(self) -> float:
         """s since the episode began."""
-        return self._steps * scene.CONTROL_PERIOD
+        return self._steps * scene.CONTROL_PERIOD + self._driven
 
     @property
     def faulty(self) -> bool:
@@ -357,7 +375,10 @@ class PybulletScene:
         command's move (3,), the turn (3,) and zeros (6,) for one of `advance_osc`; then opening and
         force limit. Bullet's own files do not hold all of its state: between curved shapes it begins the
         search for contacts where it last ended, so a restored file goes on differently in the last digits.
+        Driven cycles are not written down: hundreds a second, for hours where a driver is simulated.
         """
+        if self._driven:
+            raise RuntimeError("an episode with driven cycles cannot be saved, only one of control steps.")
         return {"asked": np.array(self._asked, dtype=np.float64).reshape(-1, _ASKED_WIDTH)}
 
     def restore(self, start: Start, saved: dict[str, np.ndarray]) -> None:

@@ -105,10 +105,11 @@ class RobotiqFingers:
         """Follow an episode's speed; what scales the force has no effect."""
         self._speed = ROBOTIQ_SPEED * (physics.gripper_speed / gripper.SPEED)
 
-    def targets(self, command: Command, steps: int) -> list[float]:
-        """(steps,) actuator commands in rad for equal parts of the next control step."""
+    def targets(self, command: Command, steps: int, period: float = CONTROL_PERIOD) -> list[float]:
+        """(steps,) actuator commands in rad for equal parts of the next `period` s."""
         wanted = robotiq_command(command.opening)
-        change = min(max(wanted - self._action, -self._speed), self._speed)
+        most = self._speed * (period / CONTROL_PERIOD)
+        change = min(max(wanted - self._action, -most), most)
         start, self._action = self._action, self._action + change
         return [0.4 + 0.4 * (start + change * number / steps) for number in range(1, steps + 1)]
 
@@ -161,15 +162,15 @@ class ParallelFingers:
         """Follow an episode's speed and force scale."""
         self._physics = physics
 
-    def targets(self, command: Command, steps: int) -> list[float]:
-        """(steps,) finger positions in m for equal parts of the next control step. Sets the force limit."""
+    def targets(self, command: Command, steps: int, period: float = CONTROL_PERIOD) -> list[float]:
+        """(steps,) finger positions in m for equal parts of the next `period` s. Sets the force limit."""
         self._set_force(command.force_limit)
         wanted = min(max(command.opening, 0.0), gripper.STROKE)
         measured = self.opening()
         # Blocked fingers stay behind their target. Only a command beyond where they are moves them, and then
         # at once; a change on the near side must not let go for a moment.
         start = max(self._target, measured) if wanted > measured else min(self._target, measured)
-        most = self._physics.gripper_speed * CONTROL_PERIOD
+        most = self._physics.gripper_speed * period
         if wanted == 0.0 and measured > MIN_WIDTH / 2.0:
             # A target of 0 pulls at a narrow object with less than the force limit: go on beyond it.
             wanted = min(0.0, measured - 2.0 * self._limit / self._stiffness)

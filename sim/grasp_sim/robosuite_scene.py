@@ -198,11 +198,20 @@ class RobosuiteScene:
 
     def advance_servo(self, start: np.ndarray, goal: np.ndarray, command: Command) -> None:
         """One control step: joint targets from `start` to `goal` (6,), the gripper as `command` says."""
-        fingers = self._fingers.targets(command, CHUNKS)
-        for target, finger in zip(servo.interpolate(start, goal, CHUNKS), fingers, strict=True):
+        self._follow(servo.interpolate(start, goal, CHUNKS), command, scene.CONTROL_PERIOD)
+
+    def drive(self, target: np.ndarray, command: Command, period: float) -> None:
+        """Simulate `period` s, one cycle of a robot's driver, with joint targets (6,) that hold."""
+        self._follow(target[None], command, period)
+
+    def _follow(self, targets: np.ndarray, command: Command, period: float) -> None:
+        """Hold each of the joint targets (N, 6) for an equal part of `period` s, in servo mode."""
+        steps = round(period / self.suite.model_timestep) // len(targets)
+        fingers = self._fingers.targets(command, len(targets), period)
+        for target, finger in zip(targets, fingers, strict=True):
             self.data.ctrl[self._arm_ctrl] = target
             self.data.ctrl[self._fingers.ctrl] = finger
-            mujoco.mj_step(self.model, self.data, self.substeps // CHUNKS)
+            mujoco.mj_step(self.model, self.data, steps)
 
     def advance_osc(self, command: Command, turn: np.ndarray) -> None:
         """One control step of robosuite's OSC_POSE. It knows the Robotiq 85 only as opening or closing."""

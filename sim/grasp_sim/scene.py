@@ -122,6 +122,14 @@ class Scene(Protocol):
         `command.opening` with at most `command.force_limit`."""
         ...
 
+    def drive(self, target: np.ndarray, command: Command, period: float) -> None:
+        """Simulate `period` s, one cycle of a robot's driver: joint targets (6,) hold for all of it, the
+        gripper as in `advance_servo`. `period` is 0.002 s (500 Hz) or 0.008 s (125 Hz).
+
+        The physics of `advance_servo`, for a target that may change in every cycle. An episode with driven
+        cycles cannot be saved: a scene may know its past by whole control steps alone."""
+        ...
+
     def advance_osc(self, command: Command, turn: np.ndarray) -> None:
         """Simulate one control step of robosuite's OSC_POSE law: the TCP's goal is `command.delta_position`
         away from where it is, and turned by the rotation vector `turn` (3,) in rad about the base's axes.

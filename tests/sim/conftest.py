@@ -6,7 +6,7 @@ import pytest
 
 from grasp_sim import ur5e
 from grasp_sim.contract import GraspState
-from grasp_sim.env import TOUCH
+from grasp_sim.judging import TOUCH
 from grasp_sim.scene import Scene
 
 

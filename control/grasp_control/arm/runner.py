@@ -18,7 +18,7 @@ import numpy as np
 from grasp_control.bundle import BundlePolicy
 from grasp_sim.contract import POLICY_RATE_HZ, GraspState, encode
 from grasp_sim.errors import UnknownName
-from grasp_sim.tasks import STANDARD_HALF_SIZE, STANDARD_HEIGHT, Task, find_task
+from grasp_sim.tasks import STANDARD_HALF_SIZE, STANDARD_HEIGHT, find_task
 
 MAX_TIMEOUT = 600.0
 """s."""

@@ -27,7 +27,7 @@ OPEN = np.array([0, 0, -0.5, 0, 1, 0], np.float32)
 class Policy:
     """Notes what it is told; acts as it is told."""
 
-    class manifest:  # noqa: N801
+    class manifest:
         task = "pybullet-objects"
 
     def __init__(self):

@@ -1,0 +1,12 @@
+"""Topics between the nodes, besides those of an episode (`grasp_demos.topics`)."""
+
+SETPOINT = "/servo/setpoint"
+"""sensor_msgs/JointState from the servo to the safety filter; `header.frame_id` is the filter's epoch."""
+GRIPPER_COMMAND = "/gripper/command"
+"""sensor_msgs/JointState of one joint: opening (m), effort the force limit (N)."""
+SAFETY_STATUS = "/safety/status"
+"""diagnostic_msgs/DiagnosticStatus; values `status` and `epoch`."""
+GRASP_STATUS = "/grasp/status"
+"""diagnostic_msgs/DiagnosticStatus of the policy server, latched: how the present or last grasp stands."""
+SIM_OUTCOME = "/sim/outcome"
+"""std_msgs/String, JSON, latched: the simulator's judgement of the present episode."""

@@ -1,0 +1,348 @@
+"""A policy bundle as a lifecycle node: what is measured in, the policy's actions out, 20 times a second.
+
+Configure loads the bundle and refuses one that was not made for this robot. Active, it performs a grasp when
+it is asked to (`~/start`, or the Grasp action where grasp_msgs is installed), and stops on any doubt: without
+further actions the servo comes to rest within one policy step. In shadow mode it computes and says what it
+would do, and commands nothing.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from diagnostic_msgs.msg import DiagnosticStatus
+from geometry_msgs.msg import PoseStamped, Vector3Stamped
+from grasp_control.arm.safety import Status
+from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
+from rclpy.node import Node
+from sensor_msgs.msg import JointState
+from std_srvs.srv import Trigger
+from trajectory_msgs.msg import JointTrajectory
+
+from grasp_control.arm.assembler import MaximumAges, NotReady, StateAssembler
+from grasp_control.arm.runner import GraspConfig, GraspRunner, Outcome, Progress
+from grasp_control.bundle import load_bundle
+from grasp_control.manifest import BundleError, Expectation
+from grasp_demos.episode import DemoError
+from grasp_demos.messages import MessageReader, stamp_of
+from grasp_demos.topics import Topics
+from grasp_ros import names
+from grasp_ros.convert import action_message, time_message
+from grasp_ros.diagnostics import Diagnostics, Level, status_message
+from grasp_ros.process import run_node
+from grasp_ros.qos import LATCHED, NEWEST, RELIABLE
+from grasp_ros.spin import spin
+from grasp_sim.contract import POLICY_RATE_HZ, ContractError
+from grasp_sim.env import HOLD
+
+HELP = """Serve a policy bundle: compute an action 20 times a second while a grasp is asked for.
+
+A lifecycle node; with autostart:=true it configures and activates itself. Begin a grasp with
+  ros2 service call /policy_server/start std_srvs/srv/Trigger
+and stop it with /policy_server/stop. shadow:=true computes and says, and commands nothing.
+"""
+
+SHADOW = "/shadow"
+"""Put before the topic of the actions in shadow mode."""
+
+
+@dataclass
+class PolicyServerConfig:
+    """Settings of the policy server."""
+
+    bundle: str
+    """Folder of the policy bundle that grasp-distill or grasp-train wrote."""
+    shadow: bool = False
+    """Compute, and publish the actions on /shadow/requested_action, which nothing obeys."""
+    autostart: bool = False
+    """Configure and activate at once, instead of waiting for a lifecycle manager."""
+    base_frame: str = "base_link"
+    """Frame that the object's pose must be given in."""
+    tf_prefix: str = ""
+    """What the driver puts before each of the arm's joint names."""
+    object_size: list[float] = field(default_factory=list)
+    """m, extents of the object along its axes, where nothing publishes them: [x, y, z]."""
+    object_symmetry: int = 4
+    """How often the object looks the same in a turn about the vertical: 4 for a square block, 2 for a box, 1
+    for anything, 0 for what is round."""
+    max_age: MaximumAges = field(default_factory=MaximumAges)
+    grasp: GraspConfig = field(default_factory=GraspConfig)
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        size = self.object_size
+        if size and not (len(size) == 3 and all(0.0 < value < 1.0 for value in size)):
+            raise ValueError(f"object_size={size} must be three lengths in m, each above 0 and below 1.")
+        if not 0 <= self.object_symmetry <= 1000:
+            raise ValueError(f"object_symmetry={self.object_symmetry} must be from 0 to 1000.")
+
+
+class PolicyServer(LifecycleNode):
+    """The node. `take` gives it its settings before anything else happens."""
+
+    def take(self, config: PolicyServerConfig) -> None:
+        """Settings are declared by `run_node` once the node is there."""
+        self._config = config
+        self._runner: GraspRunner | None = None
+        self._active = False
+        self._safety: Status | None = None
+        self._safety_at = float("-inf")
+        self._safety_says = ""
+        self._requested = 0
+        """ns, stamp of the last action."""
+        self._executed: tuple[int, np.ndarray] | None = None
+        self._held_since: float | None = None
+        self._diagnostics = Diagnostics(self, "policy", "ur5e")
+        # Not a lifecycle publisher: that a grasp was ended by deactivation is said after it.
+        self._status = Node.create_publisher(self, DiagnosticStatus, names.GRASP_STATUS, LATCHED)
+        self._read = MessageReader(Topics(base_frame=config.base_frame, tf_prefix=config.tf_prefix))
+        self._inputs: list[Any] = []
+        self.create_service(Trigger, "~/start", self._on_start)
+        self.create_service(Trigger, "~/stop", self._on_stop)
+        self._tick_timer = self.create_timer(1.0 / POLICY_RATE_HZ, self._tick)
+        self._watch_timer = self.create_timer(0.01, self._watch)
+
+    # ---- lifecycle
+
+    def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Load the bundle, and listen."""
+        config = self._config
+        try:
+            policy = load_bundle(config.bundle, expect=Expectation())
+        except BundleError as error:
+            for line in str(error).splitlines():
+                self.get_logger().error(line)
+            self._diagnostics.report(Level.ERROR, f"the bundle was refused: {str(error).splitlines()[0]}")
+            return TransitionCallbackReturn.FAILURE
+        self._runner = GraspRunner(policy, config.grasp)
+        self._assembler = StateAssembler(config.max_age, config.object_symmetry)
+        if config.object_size:
+            self._assembler.object_size(config.object_size)
+        t = self._read.topics
+        listen = self.create_subscription
+        self._inputs = [
+            listen(JointState, t.joint_states, self._on_joints, NEWEST),
+            listen(JointState, t.gripper, self._on_gripper, NEWEST),
+            listen(PoseStamped, t.object_pose, self._on_pose, NEWEST),
+            listen(Vector3Stamped, t.object_size, self._on_size, LATCHED),
+            listen(JointTrajectory, t.executed_action, self._on_executed, RELIABLE),
+            listen(DiagnosticStatus, names.SAFETY_STATUS, self._on_safety, LATCHED),
+        ]
+        topic = (SHADOW if config.shadow else "") + t.requested_action
+        self._actions = Node.create_publisher(self, JointTrajectory, topic, RELIABLE)
+        manifest = policy.manifest
+        self.get_logger().info(
+            f"{config.bundle}: {manifest.task}, {manifest.training.algorithm}, success"
+            f" {manifest.success.get('success_rate', float('nan')):.0%} in simulation"
+        )
+        return TransitionCallbackReturn.SUCCESS
+
+    def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Grasp from now on when asked to."""
+        self._active = True
+        return super().on_activate(state)
+
+    def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Stop, and grasp no more."""
+        self._active = False
+        self._stop(Outcome.CANCELLED, "the policy server was deactivated")
+        return super().on_deactivate(state)
+
+    def on_cleanup(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Let go of the bundle."""
+        self._release()
+        return TransitionCallbackReturn.SUCCESS
+
+    def on_shutdown(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Stop for good."""
+        self._active = False
+        self._stop(Outcome.CANCELLED, "the policy server was shut down")
+        self._release()
+        return TransitionCallbackReturn.SUCCESS
+
+    def _release(self) -> None:
+        for subscription in self._inputs:
+            self.destroy_subscription(subscription)
+        if self._inputs:
+            self.destroy_publisher(self._actions)
+        self._inputs, self._runner = [], None
+
+    # ---- what is measured
+
+    def _on_joints(self, message: JointState) -> None:
+        self._take("joints", self._read.joints, message)
+
+    def _on_gripper(self, message: JointState) -> None:
+        self._take("gripper", self._read.gripper, message)
+
+    def _on_pose(self, message: PoseStamped) -> None:
+        self._take("object_pose", self._read.pose, message)
+
+    def _on_size(self, message: Vector3Stamped) -> None:
+        try:
+            self._assembler.object_size(self._read.size(message))
+        except DemoError as error:
+            self.get_logger().error(f"/object_size: {error}")
+
+    def _take(self, source: str, read: Any, message: Any) -> None:
+        try:
+            values = read(message)
+            if values is not None:
+                stamp, received = stamp_of(message, 0), time.monotonic()
+                getattr(self._assembler, source)(values, stamp=stamp, received=received)
+        except DemoError as error:
+            self._assembler.refuse(source, str(error))
+
+    def _on_executed(self, message: JointTrajectory) -> None:
+        try:
+            self._executed = (stamp_of(message, 0), np.asarray(self._read.action(message), np.float32))
+        except DemoError as error:
+            self.get_logger().error(f"/executed_action: {error}")
+
+    def _on_safety(self, message: DiagnosticStatus) -> None:
+        values = {pair.key: pair.value for pair in message.values}
+        if values.get("status") in Status.__members__:
+            self._safety, self._safety_at = Status[values["status"]], time.monotonic()
+            self._safety_says = message.message
+
+    # ---- a grasp
+
+    @property
+    def progress(self) -> Progress:
+        """How the present or the last grasp stands."""
+        return self._runner.progress if self._runner else Progress(False, Outcome.NONE, "no bundle is loaded")
+
+    def begin(self) -> str:
+        """Begin a grasp; why not, where it cannot begin."""
+        if not self._active or self._runner is None:
+            return "the policy server is not active: configure and activate it"
+        if self._runner.progress.running:
+            return "a grasp is running: stop it first"
+        if not self._config.shadow:
+            why = self._not_safe()
+            if why:
+                return why
+        try:
+            clock = self.get_clock().now().nanoseconds
+            state = self._assembler.assemble(clock=clock, now=time.monotonic())
+            action = self._runner.begin(state)
+        except (NotReady, ContractError, BundleError) as error:
+            return str(error)
+        self._tick_timer.reset()  # the next step is one period after the first
+        self._publish(action, clock)
+        self._say()
+        return ""
+
+    def cancel(self, why: str) -> None:
+        """End a running grasp."""
+        self._stop(Outcome.CANCELLED, why)
+
+    def _on_start(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
+        why = self.begin()
+        response.success, response.message = not why, why or "the grasp has begun: see /grasp/status"
+        return response
+
+    def _on_stop(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
+        response.success = self.progress.running
+        response.message = "stopped" if response.success else "no grasp was running"
+        self.cancel("stopped by ~/stop")
+        return response
+
+    def _not_safe(self) -> str:
+        """Why the arm is not ready for actions; empty where it is."""
+        silent = time.monotonic() - self._safety_at
+        if silent > 0.3:
+            return "the safety filter is silent: is its node alive?"
+        if self._safety not in (Status.OK, Status.LIMITED):
+            return f"the safety filter says: {self._safety_says}"
+        return ""
+
+    def _tick(self) -> None:
+        """One policy step."""
+        runner = self._runner
+        if runner is None or not runner.progress.running:
+            return
+        clock, now = self.get_clock().now().nanoseconds, time.monotonic()
+        executed = self._executed_action()
+        if executed is None:
+            self._stop(
+                Outcome.STOPPED, "the servo did not execute the last action: see its word on /diagnostics"
+            )
+            return
+        try:
+            action = runner.step(self._assembler.assemble(clock=clock, now=now), executed)
+        except (NotReady, ContractError, BundleError) as error:
+            self._stop(Outcome.STOPPED, str(error))
+            return
+        if action is not None:
+            self._publish(action, clock)
+        self._say()
+
+    def _executed_action(self) -> np.ndarray | None:
+        """What was sent to the arm since the last step; None where the servo has not said so."""
+        if self._config.shadow:
+            return HOLD
+        if self._executed is not None and self._executed[0] == self._requested:
+            return self._executed[1]
+        return None
+
+    def _watch(self) -> None:
+        """Stop between two steps too: a source that fell silent is not waited for."""
+        runner = self._runner
+        if runner is None:
+            return
+        clock, now = self.get_clock().now().nanoseconds, time.monotonic()
+        problems = self._assembler.problems(clock=clock, now=now)
+        if not runner.progress.running:
+            if self._active:
+                level, line = (Level.WARN, "; ".join(problems)) if problems else (Level.OK, "ready")
+                last = runner.progress
+                if last.outcome is Outcome.STOPPED and not problems:
+                    line = f"ready; the last grasp stopped: {last.message}"
+                self._diagnostics.report(level, line)
+            return
+        if problems:
+            self._stop(Outcome.STOPPED, "; ".join(problems))
+        elif not self._config.shadow and (why := self._not_safe()):
+            self._stop(Outcome.STOPPED, why)
+
+    def _stop(self, outcome: Outcome, why: str) -> None:
+        if self._runner is not None and self._runner.progress.running:
+            self._runner.stop(outcome, why)
+            self._say()
+
+    def _publish(self, action: np.ndarray, clock: int) -> None:
+        self._requested = clock
+        self._actions.publish(action_message(action, time_message(clock)))
+
+    def _say(self) -> None:
+        progress = self.progress
+        stopped = progress.outcome is Outcome.STOPPED
+        level = Level.ERROR if stopped and not progress.running else Level.OK
+        line = progress.message or f"grasping: {progress.phase}"
+        values = {name: getattr(progress, name) for name in progress._fields if name != "message"}
+        values["outcome"] = progress.outcome.value
+        self._status.publish(status_message(level, "grasp", line, "ur5e", **values))
+        self._diagnostics.report(level, line)
+
+
+def run(node: Node, config: PolicyServerConfig) -> None:
+    """Serve until ROS is shut down."""
+    assert isinstance(node, PolicyServer)
+    node.take(config)
+    if config.autostart and node.trigger_configure() is TransitionCallbackReturn.SUCCESS:
+        node.trigger_activate()
+    spin(node)
+
+
+def main() -> int:
+    """Entry point of the node."""
+    return run_node("policy_server", PolicyServerConfig, run, HELP, node_class=PolicyServer)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,222 @@
+"""The safety filter as a node: the only one that sends anything to the driver of the arm.
+
+Once in every cycle of the driver (with each of its joint states, or by a timer when those stop) the filter
+makes one command of the newest setpoint and what is known of the robot. Decisions are the filter's.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from builtin_interfaces.msg import Duration
+from diagnostic_msgs.msg import DiagnosticStatus
+from grasp_control.arm.limits import SafetyConfig
+from grasp_control.arm.safety import SafetyFilter, Status, Verdict
+from rclpy.node import Node
+from sensor_msgs.msg import JointState
+from std_msgs.msg import Bool, Float64, Float64MultiArray
+from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
+
+from grasp_demos.episode import DemoError
+from grasp_demos.messages import MessageReader, stamp_of
+from grasp_demos.topics import Topics
+from grasp_ros import names, ur_status
+from grasp_ros.convert import NS
+from grasp_ros.diagnostics import Diagnostics, Level, status_message
+from grasp_ros.process import run_node
+from grasp_ros.qos import LATCHED, NEWEST, RELIABLE
+from grasp_ros.spin import MAX_PRIORITY, spin, take_priority
+from grasp_sim.cli import require_choice
+from grasp_sim.ur5e import DOF, JOINT_NAMES
+
+HELP = """Keep every command to the arm within its limits, and hold the arm still where there is any doubt.
+
+Takes /servo/setpoint, /joint_states, /gripper/joint_states and the driver's status topics; publishes the
+driver's commands, /safety/status and /diagnostics. Other names: -r /joint_states:=/ur/joint_states.
+"""
+
+OUTPUTS = {
+    "position": "/forward_position_controller/commands",
+    "velocity": "/forward_velocity_controller/commands",
+    "trajectory": "/scaled_joint_trajectory_controller/joint_trajectory",
+}
+"""What the driver's controller takes, and the topic of such a controller of the Universal Robots driver."""
+HEARTBEAT_S = 0.05
+"""s after which the status is said again, whether it changed or not."""
+MISSED_CYCLES = 2.5
+"""Cycles without joint states after which the timer steps the filter."""
+
+_LEVELS = {
+    Status.WAITING: Level.WARN,
+    Status.RAMPING: Level.OK,
+    Status.OK: Level.OK,
+    Status.LIMITED: Level.WARN,
+    Status.HOLD: Level.ERROR,
+}
+
+
+@dataclass
+class SafetyNodeConfig:
+    """Settings of the safety node."""
+
+    output: str = "position"
+    """What the driver's controller takes: 'position', 'velocity' or 'trajectory'."""
+    controller: str = ""
+    """Topic of the driver's controller; empty takes the Universal Robots driver's of that kind."""
+    trajectory_rate: float = 25.0
+    """Hz at which points are sent to a trajectory controller; each is to be reached after one such period."""
+    tf_prefix: str = ""
+    """What the driver puts before each of the arm's joint names."""
+    realtime_priority: int = 0
+    """Of the real-time scheduler; 0 leaves the usual one."""
+    limits: SafetyConfig = field(default_factory=SafetyConfig)
+
+    def __post_init__(self) -> None:
+        """Check the choices and ranges."""
+        require_choice("output", self.output, OUTPUTS)
+        if not 1.0 <= self.trajectory_rate <= self.limits.rate_hz:
+            raise ValueError(
+                f"trajectory_rate={self.trajectory_rate} must be from 1 to"
+                f" limits.rate_hz={self.limits.rate_hz}."
+            )
+        if not 0 <= self.realtime_priority <= MAX_PRIORITY:
+            raise ValueError(f"realtime_priority={self.realtime_priority} must be from 0 to {MAX_PRIORITY}.")
+
+
+class SafetyNode:
+    """Wires a `SafetyFilter` to its topics."""
+
+    def __init__(self, node: Node, config: SafetyNodeConfig) -> None:
+        self._node, self._config = node, config
+        topics = Topics(tf_prefix=config.tf_prefix)
+        self._read = MessageReader(topics)
+        self._filter = SafetyFilter(config.limits)
+        self._names = [config.tf_prefix + name for name in JOINT_NAMES]
+        self._period = 1.0 / config.limits.rate_hz
+        self._stepped = self._said_at = self._sent_at = float("-inf")
+        self._said: tuple[Status, int, tuple[str, ...]] | None = None
+        self._unreadable: dict[str, str] = {}
+        self._diagnostics = Diagnostics(node, "safety", "ur5e")
+        self._status = node.create_publisher(DiagnosticStatus, names.SAFETY_STATUS, LATCHED)
+        controller = config.controller or OUTPUTS[config.output]
+        kind = JointTrajectory if config.output == "trajectory" else Float64MultiArray
+        self._driver = node.create_publisher(kind, controller, RELIABLE)
+        node.create_subscription(JointState, topics.joint_states, self._on_joints, NEWEST)
+        node.create_subscription(JointState, names.SETPOINT, self._on_setpoint, NEWEST)
+        node.create_subscription(JointState, topics.gripper, self._on_gripper, NEWEST)
+        node.create_subscription(Float64, ur_status.SPEED_SCALING, self._on_scaling, NEWEST)
+        node.create_subscription(Bool, ur_status.PROGRAM_RUNNING, self._on_program, LATCHED)
+        node.create_subscription(
+            ur_status.SafetyModeMessage, ur_status.SAFETY_MODE, self._on_safety_mode, LATCHED
+        )
+        node.create_timer(self._period, self._on_timer)
+
+    def _on_joints(self, message: JointState) -> None:
+        now = time.monotonic()
+        values = self._values("/joint_states", self._read.joints, message)
+        if values is not None:
+            self._filter.measured(values[:DOF], values[DOF:], stamp_age=self._age(message), now=now)
+        self._step(now)
+
+    def _on_setpoint(self, message: JointState) -> None:
+        values = self._values("/servo/setpoint", self._read.joints, message)
+        if values is not None:
+            epoch = message.header.frame_id
+            self._filter.setpoint(
+                values[:DOF],
+                epoch=int(epoch) if epoch.isdecimal() and len(epoch) < 10 else -1,
+                stamp_age=self._age(message),
+                now=time.monotonic(),
+            )
+
+    def _on_gripper(self, message: JointState) -> None:
+        values = self._values("/gripper/joint_states", self._read.gripper, message)
+        if values is not None:
+            self._filter.gripper(float(values[1]), stamp_age=self._age(message), now=time.monotonic())
+
+    def _values(self, topic: str, read: Any, message: JointState) -> np.ndarray | None:
+        """The message's numbers; None for one that is not about us, or cannot be used, which is said."""
+        try:
+            values = read(message)
+        except DemoError as error:
+            self._unreadable[topic] = str(error)
+            return None
+        if values is not None:
+            self._unreadable.pop(topic, None)
+        return None if values is None else np.asarray(values)
+
+    def _on_scaling(self, message: Float64) -> None:
+        self._filter.robot(speed_scaling=message.data / 100.0)
+
+    def _on_program(self, message: Bool) -> None:
+        self._filter.robot(program_running=message.data)
+
+    def _on_safety_mode(self, message: Any) -> None:
+        moves = ur_status.mode_of(message) in (ur_status.SafetyMode.NORMAL, ur_status.SafetyMode.REDUCED)
+        self._filter.robot(protective_stop=not moves)
+
+    def _on_timer(self) -> None:
+        now = time.monotonic()
+        if now - self._stepped > MISSED_CYCLES * self._period:
+            self._step(now)
+
+    def _age(self, message: JointState) -> float:
+        """s since the message's stamp; infinite for one that has none or an impossible one."""
+        try:
+            stamp = stamp_of(message, 0)
+        except DemoError:
+            return float("inf")
+        return (self._node.get_clock().now().nanoseconds - stamp) / NS if stamp else float("inf")
+
+    def _step(self, now: float) -> None:
+        self._stepped = now
+        verdict = self._filter.step(now)
+        self._send(verdict, now)
+        self._say(verdict, now)
+
+    def _send(self, verdict: Verdict, now: float) -> None:
+        if verdict.positions is None or verdict.velocities is None:
+            return
+        if self._config.output == "position":
+            self._driver.publish(Float64MultiArray(data=verdict.positions.tolist()))
+        elif self._config.output == "velocity":
+            self._driver.publish(Float64MultiArray(data=verdict.velocities.tolist()))
+        elif now - self._sent_at >= 1.0 / self._config.trajectory_rate - 0.5 * self._period:
+            self._sent_at = now
+            ahead = Duration(nanosec=round(NS / self._config.trajectory_rate))
+            point = JointTrajectoryPoint(positions=verdict.positions.tolist(), time_from_start=ahead)
+            self._driver.publish(JointTrajectory(joint_names=self._names, points=[point]))
+
+    def _say(self, verdict: Verdict, now: float) -> None:
+        """The status when it changes and as a heartbeat; each intervention on /diagnostics."""
+        said = (verdict.status, verdict.epoch, tuple(reason.key for reason in verdict.reasons))
+        if said == self._said and now - self._said_at < HEARTBEAT_S:
+            return
+        self._said, self._said_at = said, now
+        lines = [reason.text for reason in verdict.reasons]
+        lines += [f"{topic}: {why}" for topic, why in self._unreadable.items()]
+        message = "; ".join(lines) or verdict.status.value
+        level, keys = _LEVELS[verdict.status], ",".join(said[2])
+        values = {"status": verdict.status.name, "epoch": verdict.epoch, "reasons": keys}
+        self._status.publish(status_message(level, "safety", message, "ur5e", **values))
+        self._diagnostics.report(level, message, **values)
+
+
+def run(node: Node, config: SafetyNodeConfig) -> None:
+    """Serve until ROS is shut down."""
+    take_priority(node, config.realtime_priority)
+    SafetyNode(node, config)
+    spin(node)
+
+
+def main() -> int:
+    """Entry point of the node."""
+    return run_node("safety", SafetyNodeConfig, run, HELP)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

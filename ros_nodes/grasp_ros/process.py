@@ -8,6 +8,7 @@ from typing import Any
 
 import rclpy
 from rclpy.executors import ExternalShutdownException
+from rclpy.impl.implementation_singleton import rclpy_implementation
 from rclpy.node import Node
 from rclpy.utilities import remove_ros_args
 
@@ -17,6 +18,7 @@ from grasp_sim.cli_help import describe
 from grasp_sim.errors import UserError
 
 EXIT_USER_ERROR = 1
+RCLError = rclpy_implementation.RCLError
 
 
 def run_node(
@@ -53,6 +55,9 @@ def run_node(
         run(node, declare(node, config_class))
     except (KeyboardInterrupt, ExternalShutdownException):
         pass
+    except RCLError:
+        if rclpy.ok():  # otherwise a callback was under way when ROS was shut down
+            raise
     except UserError as error:
         say(f"{name}: {' '.join(str(error).split())}")
         return EXIT_USER_ERROR

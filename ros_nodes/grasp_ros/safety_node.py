@@ -150,7 +150,7 @@ class SafetyNode:
         return None if values is None else np.asarray(values)
 
     def _on_scaling(self, message: Float64) -> None:
-        self._filter.robot(speed_scaling=message.data / 100.0)
+        self._filter.robot(speed_scaling=message.data)
 
     def _on_program(self, message: Bool) -> None:
         self._filter.robot(program_running=message.data)

@@ -6,7 +6,7 @@ import gc
 import os
 
 from rclpy.executors import ExternalShutdownException
-from rclpy.experimental import EventsExecutor
+from rclpy.experimental.events_executor import EventsExecutor
 from rclpy.node import Node
 
 MAX_PRIORITY = 90

@@ -1,4 +1,4 @@
-"""A driver for measuring delays: joint states at a steady rate, and when each was answered with a command.
+"""A driver for measuring delays: joint states at a steady rate, and when commands came.
 
 The arm follows every command exactly, so that the safety filter lets motion through. Actions at the policy's
 rate let the servo draw lines all the while. A process of its own; writes an npz at its end.
@@ -26,6 +26,8 @@ from grasp_ros.qos import LATCHED, RELIABLE
 from grasp_sim import ur5e
 
 HELP = "Publish joint states at a steady rate and note when each was answered; used by grasp-bench ros."
+NOISE = 1e-7
+"""rad, of the published positions."""
 SWING_S = 2.0
 """s of one swing of the actions to and fro."""
 
@@ -61,11 +63,13 @@ class BenchDriver:
         node.create_subscription(Float64MultiArray, config.commands, self._on_command, RELIABLE)
         self._joints = ur5e.HOME.copy()
         self._received: list[int] = []
+        self._commands: list[np.ndarray] = []
         self._largest = 0.0
 
     def _on_command(self, message: Float64MultiArray) -> None:
-        self._received.append(time.monotonic_ns())
+        self._received.append(time.time_ns())
         command = np.array(message.data)
+        self._commands.append(command[: ur5e.DOF])
         if command.shape == (ur5e.DOF,) and np.isfinite(command).all():
             self._largest = max(self._largest, float(np.abs(command - self._joints).max()))
             self._joints = command
@@ -86,10 +90,10 @@ class BenchDriver:
                 if not self._node.context.ok():
                     return
             due = max(due + period, time.monotonic_ns())
-            stamp = time_message(self._node.get_clock().now().nanoseconds)
-            message = joint_message(ur5e.JOINT_NAMES, self._joints, np.zeros(ur5e.DOF), stamp)
-            published.append(time.monotonic_ns())
-            self._arm.publish(message)
+            published.append(time.time_ns())
+            stamp = time_message(published[-1])
+            seen = self._joints + NOISE * np.sin(cycle)  # no two alike, so that an echo's answers differ too
+            self._arm.publish(joint_message(ur5e.JOINT_NAMES, seen, np.zeros(ur5e.DOF), stamp))
             if cycle % 5 == 0:
                 self._gripper.publish(gripper_message(0.085, 0.0, stamp))
             if cycle % (self._config.rate // 20) == 0:
@@ -103,8 +107,10 @@ class BenchDriver:
             executor.spin_once(timeout_sec=0.01)
         np.savez(
             self._config.out,
+            warm_up=np.array(round(self._config.warm_up * self._config.rate)),
             published=np.array(published, np.int64),
             received=np.array(self._received, np.int64),
+            commands=np.array(self._commands).reshape(-1, ur5e.DOF),
             largest_step=np.array(self._largest),
         )
 

@@ -9,22 +9,24 @@ from __future__ import annotations
 import sys
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from builtin_interfaces.msg import Duration
 from diagnostic_msgs.msg import DiagnosticStatus
-from grasp_control.arm.limits import SafetyConfig
-from grasp_control.arm.safety import SafetyFilter, Status, Verdict
 from rclpy.node import Node
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Bool, Float64, Float64MultiArray
 from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 
+from grasp_control.arm.limits import SafetyConfig
+from grasp_control.arm.safety import SafetyFilter, Status, Verdict
 from grasp_demos.episode import DemoError
 from grasp_demos.messages import MessageReader, stamp_of
 from grasp_demos.topics import Topics
 from grasp_ros import names, ur_status
+from grasp_ros.command_record import CommandRecord
 from grasp_ros.convert import NS
 from grasp_ros.diagnostics import Diagnostics, Level, status_message
 from grasp_ros.process import run_node
@@ -50,6 +52,7 @@ HEARTBEAT_S = 0.05
 MISSED_CYCLES = 2.5
 """Cycles without joint states after which the timer steps the filter."""
 
+_NUMBERS = {status: number for number, status in enumerate(Status)}
 _LEVELS = {
     Status.WAITING: Level.WARN,
     Status.RAMPING: Level.OK,
@@ -73,6 +76,8 @@ class SafetyNodeConfig:
     """What the driver puts before each of the arm's joint names."""
     realtime_priority: int = 0
     """Of the real-time scheduler; 0 leaves the usual one."""
+    record: str = ""
+    """npz file for every command and its time, written at the end (`command_record`); empty: none."""
     limits: SafetyConfig = field(default_factory=SafetyConfig)
 
     def __post_init__(self) -> None:
@@ -83,6 +88,8 @@ class SafetyNodeConfig:
                 f"trajectory_rate={self.trajectory_rate} must be from 1 to"
                 f" limits.rate_hz={self.limits.rate_hz}."
             )
+        if self.record and not Path(self.record).resolve().parent.is_dir():
+            raise ValueError(f"record={self.record}: there is no folder for it.")
         if not 0 <= self.realtime_priority <= MAX_PRIORITY:
             raise ValueError(f"realtime_priority={self.realtime_priority} must be from 0 to {MAX_PRIORITY}.")
 
@@ -100,6 +107,8 @@ class SafetyNode:
         self._stepped = self._said_at = self._sent_at = float("-inf")
         self._said: tuple[Status, int, tuple[str, ...]] | None = None
         self._unreadable: dict[str, str] = {}
+        self._stamp = 0
+        self.record = CommandRecord() if config.record else None
         self._diagnostics = Diagnostics(node, "safety", "ur5e")
         self._status = node.create_publisher(DiagnosticStatus, names.SAFETY_STATUS, LATCHED)
         controller = config.controller or OUTPUTS[config.output]
@@ -120,6 +129,7 @@ class SafetyNode:
         values = self._values("/joint_states", self._read.joints, message)
         if values is not None:
             self._filter.measured(values[:DOF], values[DOF:], stamp_age=self._age(message), now=now)
+            self._stamp = message.header.stamp.sec * NS + message.header.stamp.nanosec
         self._step(now)
 
     def _on_setpoint(self, message: JointState) -> None:
@@ -181,10 +191,13 @@ class SafetyNode:
     def _send(self, verdict: Verdict, now: float) -> None:
         if verdict.positions is None or verdict.velocities is None:
             return
-        if self._config.output == "position":
-            self._driver.publish(Float64MultiArray(data=verdict.positions.tolist()))
-        elif self._config.output == "velocity":
-            self._driver.publish(Float64MultiArray(data=verdict.velocities.tolist()))
+        if self._config.output != "trajectory":
+            chosen = verdict.positions if self._config.output == "position" else verdict.velocities
+            command = chosen.tolist()
+            self._driver.publish(Float64MultiArray(data=command))
+            if self.record is not None:
+                sent = self._node.get_clock().now().nanoseconds
+                self.record.add(self._stamp, sent, _NUMBERS[verdict.status], command)
         elif now - self._sent_at >= 1.0 / self._config.trajectory_rate - 0.5 * self._period:
             self._sent_at = now
             ahead = Duration(nanosec=round(NS / self._config.trajectory_rate))
@@ -209,8 +222,12 @@ class SafetyNode:
 def run(node: Node, config: SafetyNodeConfig) -> None:
     """Serve until ROS is shut down."""
     take_priority(node, config.realtime_priority)
-    SafetyNode(node, config)
-    spin(node)
+    safety = SafetyNode(node, config)
+    try:
+        spin(node)
+    finally:
+        if safety.record is not None:
+            safety.record.save(Path(config.record))
 
 
 def main() -> int:

@@ -25,7 +25,8 @@ MODULES = {
     "servo": "grasp_ros.servo_node",
     "policy_server": "grasp_ros.policy_server",
 }
-"""The nodes of a simulated bring-up, in the order in which they are started, and their modules."""
+"""The nodes of a simulated bring-up, in the order in which they are started, and their modules. Another node
+is the module of its own name."""
 END_S = 5.0
 """s that a process is given to end."""
 
@@ -70,7 +71,8 @@ class Stack:
 
     def start(self, name: str) -> None:
         """Start a node that is not running."""
-        command = [sys.executable, "-m", MODULES[name], "--ros-args", "-r", f"__node:={name}"]
+        module = MODULES.get(name, f"grasp_ros.{name}")
+        command = [sys.executable, "-m", module, "--ros-args", "-r", f"__node:={name}"]
         for key, value in self.parameters.get(name, {}).items():
             command += ["-p", f"{key}:={_yaml(value)}"]
         with open(self.log(name), "ab") as log:

@@ -51,8 +51,7 @@ T_FLANGE_TCP = ((0.0, 0.0, 0.145), (1.0, 0.0, 0.0, -1.0))
 
 _QUARTER_Y = (1.0, 0.0, 1.0, 0.0)
 _NO_TURN = (1.0, 0.0, 0.0, 0.0)
-# name, offset from the parent (m), rotation from the parent (wxyz, normalised by MuJoCo), joint axis
-_LINKS: tuple[tuple[str, tuple[float, ...], tuple[float, ...], tuple[float, ...]], ...] = (
+LINKS: tuple[tuple[str, tuple[float, ...], tuple[float, ...], tuple[float, ...]], ...] = (
     ("shoulder", (0.0, 0.0, 0.163), _NO_TURN, (0, 0, 1)),
     ("upper_arm", (0.0, 0.138, 0.0), _QUARTER_Y, (0, 1, 0)),
     ("forearm", (0.0, -0.131, 0.425), _NO_TURN, (0, 1, 0)),
@@ -60,7 +59,9 @@ _LINKS: tuple[tuple[str, tuple[float, ...], tuple[float, ...], tuple[float, ...]
     ("wrist_2", (0.0, 0.127, 0.0), _NO_TURN, (0, 0, 1)),
     ("wrist_3", (0.0, 0.0, 0.1), _NO_TURN, (0, 1, 0)),
 )
-_FLANGE = ((0.0, 0.098, 0.0), (1.0, -1.0, 0.0, 0.0))  # from wrist 3
+"""Name, offset from the parent (m), turn from the parent (wxyz, not normalised), joint axis."""
+FLANGE = ((0.0, 0.098, 0.0), (1.0, -1.0, 0.0, 0.0))
+"""Position (3,) in m and turn (4,) wxyz, not normalised, of the flange in wrist 3's frame."""
 
 
 def _text(values: tuple[float, ...]) -> str:
@@ -70,7 +71,7 @@ def _text(values: tuple[float, ...]) -> str:
 def _model_xml() -> str:
     """A chain without meshes; masses are placeholders, since only kinematics is asked of it."""
     opening, closing = "", ""
-    for name, offset, turn, axis in _LINKS:
+    for name, offset, turn, axis in LINKS:
         opening += (
             f'<body name="{name}" pos="{_text(offset)}" quat="{_text(turn)}">'
             '<inertial pos="0 0 0" mass="1" diaginertia="1 1 1"/>'
@@ -78,7 +79,7 @@ def _model_xml() -> str:
         )
         closing += "</body>"
     tool = (
-        f'<body name="flange" pos="{_text(_FLANGE[0])}" quat="{_text(_FLANGE[1])}">'
+        f'<body name="flange" pos="{_text(FLANGE[0])}" quat="{_text(FLANGE[1])}">'
         f'<site name="tcp" pos="{_text(T_FLANGE_TCP[0])}" quat="{_text(T_FLANGE_TCP[1])}"/></body>'
     )
     return f"<mujoco><worldbody>{opening}{tool}{closing}</worldbody></mujoco>"

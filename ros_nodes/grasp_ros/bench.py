@@ -249,8 +249,8 @@ def delay_row(driven: Mapping[str, np.ndarray], answers: Mapping[str, np.ndarray
     """How joint states were answered.
 
     `driven` holds published (S,) and received (R,), ns, commands (R, 6), and warm_up, the number of states to
-    leave out; `answers` is a `CommandRecord`. A command answers the joint state whose stamp it was made with, the
-    newest one then. Commands arrive in the order in which they were sent.
+    leave out; `answers` is a `CommandRecord`. A command answers the joint state whose stamp it was made with,
+    the newest one then. Commands arrive in the order in which they were sent.
     """
     published = driven["published"][int(driven["warm_up"]) :]
     mine = answers["stamps"] >= published[0]

@@ -32,8 +32,9 @@ def grasps(stack: Stack, watcher: Watcher, count: int) -> Iterator[Grasp]:
     """Perform grasps, each from a new start; UserError where the stack does not become ready."""
     for number in range(count):
         if number:
-            _require(watcher.call("/sim_robot/reset"))
-        wait_until_ready(stack, watcher)
+            new_episode(stack, watcher)
+        else:
+            wait_until_ready(stack, watcher)
         began, watcher.grasp = time.monotonic(), None
         _require(watcher.call("/policy_server/start"))
         stack.wait_for(lambda: _spin(watcher) and _ended(watcher), "the grasp did not end", 60.0)
@@ -51,12 +52,22 @@ def grasps(stack: Stack, watcher: Watcher, count: int) -> Iterator[Grasp]:
         )
 
 
-def wait_until_ready(stack: Stack, watcher: Watcher) -> None:
-    """Until the safety filter lets motion through and the policy server has what it needs."""
+def new_episode(stack: Stack, watcher: Watcher) -> None:
+    """Bring a new object and the arm back to its start, and wait until the stack is ready again."""
+    before = values_of(watcher.safety).get("epoch", "")
+    _require(watcher.call("/sim_robot/reset"))
+    wait_until_ready(stack, watcher, after_epoch=before)
+
+
+def wait_until_ready(stack: Stack, watcher: Watcher, after_epoch: str = "") -> None:
+    """Until the safety filter lets motion through, in another epoch than `after_epoch`, and the policy server
+    has what it needs."""
 
     def ready() -> bool:
         watcher.spin()
-        return values_of(watcher.safety).get("status") in ("OK", "LIMITED") and _says_ready(watcher)
+        values = values_of(watcher.safety)
+        moves = values.get("status") in ("OK", "LIMITED") and values["epoch"] != after_epoch
+        return moves and _says_ready(watcher)
 
     watcher.diagnostics.clear()
     watcher.safety = None

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 from diagnostic_msgs.msg import DiagnosticStatus
 from geometry_msgs.msg import PoseStamped, Vector3Stamped
-from grasp_control.arm.safety import Status
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
 from rclpy.node import Node
 from sensor_msgs.msg import JointState
@@ -24,6 +23,7 @@ from std_srvs.srv import Trigger
 from trajectory_msgs.msg import JointTrajectory
 
 from grasp_control.arm.assembler import MaximumAges, NotReady, StateAssembler
+from grasp_control.arm.reasons import Status
 from grasp_control.arm.runner import GraspConfig, GraspRunner, Outcome, Progress
 from grasp_control.bundle import load_bundle
 from grasp_control.manifest import BundleError, Expectation
@@ -33,6 +33,7 @@ from grasp_demos.topics import Topics
 from grasp_ros import names
 from grasp_ros.convert import action_message, time_message
 from grasp_ros.diagnostics import Diagnostics, Level, status_message
+from grasp_ros.newest import Newest
 from grasp_ros.process import run_node
 from grasp_ros.qos import LATCHED, NEWEST, RELIABLE
 from grasp_ros.spin import spin
@@ -46,6 +47,11 @@ A lifecycle node; with autostart:=true it configures and activates itself. Begin
 and stop it with /policy_server/stop. shadow:=true computes and says, and commands nothing.
 """
 
+PERIOD_S = 1.0 / POLICY_RATE_HZ
+WATCH_S = PERIOD_S / 5
+"""s between two looks at what came in."""
+PATIENCE_S = 0.05
+"""s that a policy step waits for the servo's word; the arm rests meanwhile."""
 SHADOW = "/shadow"
 """Put before the topic of the actions in shadow mode."""
 
@@ -95,16 +101,17 @@ class PolicyServer(LifecycleNode):
         self._requested = 0
         """ns, stamp of the last action."""
         self._executed: tuple[int, np.ndarray] | None = None
-        self._held_since: float | None = None
         self._diagnostics = Diagnostics(self, "policy", "ur5e")
         # Not a lifecycle publisher: that a grasp was ended by deactivation is said after it.
         self._status = Node.create_publisher(self, DiagnosticStatus, names.GRASP_STATUS, LATCHED)
         self._read = MessageReader(Topics(base_frame=config.base_frame, tf_prefix=config.tf_prefix))
         self._inputs: list[Any] = []
+        self._sources: list[tuple[str, Newest, Any, Any]] = []
         self.create_service(Trigger, "~/start", self._on_start)
         self.create_service(Trigger, "~/stop", self._on_stop)
-        self._tick_timer = self.create_timer(1.0 / POLICY_RATE_HZ, self._tick)
-        self._watch_timer = self.create_timer(0.01, self._watch)
+        self._due = 0.0
+        """s of the monotonic clock, when the next policy step is due."""
+        self._timer = self.create_timer(WATCH_S, self._watch)
 
     # ---- lifecycle
 
@@ -124,10 +131,14 @@ class PolicyServer(LifecycleNode):
             self._assembler.object_size(config.object_size)
         t = self._read.topics
         listen = self.create_subscription
+        take, read = self._assembler, self._read
+        self._sources = [
+            ("joints", Newest(self, JointState, t.joint_states, NEWEST), read.joints, take.joints),
+            ("gripper", Newest(self, JointState, t.gripper, NEWEST), read.gripper, take.gripper),
+            ("object_pose", Newest(self, PoseStamped, t.object_pose, NEWEST), read.pose, take.object_pose),
+        ]
         self._inputs = [
-            listen(JointState, t.joint_states, self._on_joints, NEWEST),
-            listen(JointState, t.gripper, self._on_gripper, NEWEST),
-            listen(PoseStamped, t.object_pose, self._on_pose, NEWEST),
+            *(newest.subscription for _, newest, _, _ in self._sources),
             listen(Vector3Stamped, t.object_size, self._on_size, LATCHED),
             listen(JointTrajectory, t.executed_action, self._on_executed, RELIABLE),
             listen(DiagnosticStatus, names.SAFETY_STATUS, self._on_safety, LATCHED),
@@ -169,33 +180,29 @@ class PolicyServer(LifecycleNode):
             self.destroy_subscription(subscription)
         if self._inputs:
             self.destroy_publisher(self._actions)
-        self._inputs, self._runner = [], None
+        self._inputs, self._sources, self._runner = [], [], None
 
     # ---- what is measured
 
-    def _on_joints(self, message: JointState) -> None:
-        self._take("joints", self._read.joints, message)
-
-    def _on_gripper(self, message: JointState) -> None:
-        self._take("gripper", self._read.gripper, message)
-
-    def _on_pose(self, message: PoseStamped) -> None:
-        self._take("object_pose", self._read.pose, message)
+    def _look(self) -> tuple[int, float]:
+        """Take in the newest of every source; returns this moment: ns of the node's clock, monotonic s."""
+        for source, newest, read, take in self._sources:
+            message = newest.take()
+            if message is None:
+                continue
+            try:
+                values = read(message)
+                if values is not None:
+                    take(values, stamp=stamp_of(message, 0), received=newest.received)
+            except DemoError as error:
+                self._assembler.refuse(source, str(error))
+        return self.get_clock().now().nanoseconds, time.monotonic()
 
     def _on_size(self, message: Vector3Stamped) -> None:
         try:
-            self._assembler.object_size(self._read.size(message))
+            self._assembler.object_size(np.asarray(self._read.size(message)))
         except DemoError as error:
             self.get_logger().error(f"/object_size: {error}")
-
-    def _take(self, source: str, read: Any, message: Any) -> None:
-        try:
-            values = read(message)
-            if values is not None:
-                stamp, received = stamp_of(message, 0), time.monotonic()
-                getattr(self._assembler, source)(values, stamp=stamp, received=received)
-        except DemoError as error:
-            self._assembler.refuse(source, str(error))
 
     def _on_executed(self, message: JointTrajectory) -> None:
         try:
@@ -227,12 +234,13 @@ class PolicyServer(LifecycleNode):
             if why:
                 return why
         try:
-            clock = self.get_clock().now().nanoseconds
-            state = self._assembler.assemble(clock=clock, now=time.monotonic())
+            clock, now = self._look()
+            state = self._assembler.assemble(clock=clock, now=now)
             action = self._runner.begin(state)
         except (NotReady, ContractError, BundleError) as error:
             return str(error)
-        self._tick_timer.reset()  # the next step is one period after the first
+        self._timer.reset()  # steps fall on its beats
+        self._due = now + PERIOD_S
         self._publish(action, clock)
         self._say()
         return ""
@@ -261,18 +269,30 @@ class PolicyServer(LifecycleNode):
             return f"the safety filter says: {self._safety_says}"
         return ""
 
-    def _tick(self) -> None:
-        """One policy step."""
+    def _watch(self) -> None:
+        """Take in what came, stop on any doubt, and make a policy step where one is due."""
         runner = self._runner
-        if runner is None or not runner.progress.running:
+        if runner is None:
             return
-        clock, now = self.get_clock().now().nanoseconds, time.monotonic()
+        clock, now = self._look()
+        problems = self._assembler.problems(clock=clock, now=now)
+        if not runner.progress.running:
+            self._say_ready(problems)
+        elif problems:
+            self._stop(Outcome.STOPPED, "; ".join(problems))
+        elif not self._config.shadow and (why := self._not_safe()):
+            self._stop(Outcome.STOPPED, why)
+        elif now > self._due - 0.5 * WATCH_S:
+            self._step(runner, clock, now)
+
+    def _step(self, runner: GraspRunner, clock: int, now: float) -> None:
+        """One policy step, once the servo has said that it has executed the last one."""
         executed = self._executed_action()
         if executed is None:
-            self._stop(
-                Outcome.STOPPED, "the servo did not execute the last action: see its word on /diagnostics"
-            )
+            if now > self._due + PATIENCE_S:
+                self._stop(Outcome.STOPPED, "the servo did not execute the last action: see /diagnostics")
             return
+        self._due = max(self._due + PERIOD_S, now)
         try:
             action = runner.step(self._assembler.assemble(clock=clock, now=now), executed)
         except (NotReady, ContractError, BundleError) as error:
@@ -290,25 +310,15 @@ class PolicyServer(LifecycleNode):
             return self._executed[1]
         return None
 
-    def _watch(self) -> None:
-        """Stop between two steps too: a source that fell silent is not waited for."""
-        runner = self._runner
-        if runner is None:
-            return
-        clock, now = self.get_clock().now().nanoseconds, time.monotonic()
-        problems = self._assembler.problems(clock=clock, now=now)
-        if not runner.progress.running:
-            if self._active:
-                level, line = (Level.WARN, "; ".join(problems)) if problems else (Level.OK, "ready")
-                last = runner.progress
-                if last.outcome is Outcome.STOPPED and not problems:
-                    line = f"ready; the last grasp stopped: {last.message}"
-                self._diagnostics.report(level, line)
+    def _say_ready(self, problems: list[str]) -> None:
+        if not self._active:
             return
         if problems:
-            self._stop(Outcome.STOPPED, "; ".join(problems))
-        elif not self._config.shadow and (why := self._not_safe()):
-            self._stop(Outcome.STOPPED, why)
+            self._diagnostics.report(Level.WARN, "; ".join(problems))
+            return
+        last = self.progress
+        stopped = f"; the last grasp stopped: {last.message}" if last.outcome is Outcome.STOPPED else ""
+        self._diagnostics.report(Level.OK, f"ready{stopped}")
 
     def _stop(self, outcome: Outcome, why: str) -> None:
         if self._runner is not None and self._runner.progress.running:

@@ -1,7 +1,11 @@
 """The safety filter as a node: the only one that sends anything to the driver of the arm.
 
-Once in every cycle of the driver (with each of its joint states, or by a timer when those stop) the filter
-makes one command of the newest setpoint and what is known of the robot. Decisions are the filter's.
+Once in every cycle of the driver, with each of its joint states, the filter makes one command of the newest
+setpoint and what is known of the robot. Decisions are the filter's.
+
+Without joint states nothing is sent: a driver that stalls takes only the last of the commands that came
+meanwhile, which would be a jump; on the last command that it has, the arm stands. A velocity controller would
+go on for ever, so that it is told to brake.
 """
 
 from __future__ import annotations
@@ -21,7 +25,8 @@ from std_msgs.msg import Bool, Float64, Float64MultiArray
 from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 
 from grasp_control.arm.limits import SafetyConfig
-from grasp_control.arm.safety import SafetyFilter, Status, Verdict
+from grasp_control.arm.reasons import Reason, Status
+from grasp_control.arm.safety import SafetyFilter, Verdict
 from grasp_demos.episode import DemoError
 from grasp_demos.messages import MessageReader, stamp_of
 from grasp_demos.topics import Topics
@@ -49,8 +54,8 @@ OUTPUTS = {
 """What the driver's controller takes, and the topic of such a controller of the Universal Robots driver."""
 HEARTBEAT_S = 0.05
 """s after which the status is said again, whether it changed or not."""
-MISSED_CYCLES = 2.5
-"""Cycles without joint states after which the timer steps the filter."""
+SILENCE_S = 0.01
+"""s without joint states after which a timer brakes a velocity controller in their place."""
 
 _NUMBERS = {status: number for number, status in enumerate(Status)}
 _LEVELS = {
@@ -104,7 +109,7 @@ class SafetyNode:
         self._filter = SafetyFilter(config.limits)
         self._names = [config.tf_prefix + name for name in JOINT_NAMES]
         self._period = 1.0 / config.limits.rate_hz
-        self._stepped = self._said_at = self._sent_at = float("-inf")
+        self._heard = self._said_at = self._sent_at = float("-inf")
         self._said: tuple[Status, int, tuple[str, ...]] | None = None
         self._unreadable: dict[str, str] = {}
         self._stamp = 0
@@ -122,10 +127,12 @@ class SafetyNode:
         node.create_subscription(
             ur_status.SafetyModeMessage, ur_status.SAFETY_MODE, self._on_safety_mode, LATCHED
         )
-        node.create_timer(self._period, self._on_timer)
+        node.create_timer(0.5 * SILENCE_S, self._watch)
+        self._stand_in = node.create_timer(self._period, self._brake_unseen)
+        self._stand_in.cancel()  # a running timer of that rate would take as long as the filter
 
     def _on_joints(self, message: JointState) -> None:
-        now = time.monotonic()
+        self._heard = now = time.monotonic()
         values = self._values("/joint_states", self._read.joints, message)
         if values is not None:
             self._filter.measured(values[:DOF], values[DOF:], stamp_age=self._age(message), now=now)
@@ -169,10 +176,31 @@ class SafetyNode:
         moves = ur_status.mode_of(message) in (ur_status.SafetyMode.NORMAL, ur_status.SafetyMode.REDUCED)
         self._filter.robot(protective_stop=not moves)
 
-    def _on_timer(self) -> None:
+    def _watch(self) -> None:
         now = time.monotonic()
-        if now - self._stepped > MISSED_CYCLES * self._period:
+        silent = now - self._heard
+        if self._config.output == "velocity" and silent > SILENCE_S:
+            if self._stand_in.is_canceled():
+                self._stand_in.reset()
+        elif silent > self._config.limits.measured_max_age:
+            self._say_silent(now)
+        if silent <= SILENCE_S and not self._stand_in.is_canceled():
+            self._stand_in.cancel()
+
+    def _brake_unseen(self) -> None:
+        now = time.monotonic()
+        if now - self._heard > SILENCE_S:
             self._step(now)
+
+    def _say_silent(self, now: float) -> None:
+        """Joint states are missing; the filter is not asked, since it would count on commands being sent."""
+        reason = Reason("measured_stale", self._silence(now))
+        self._say(Verdict(None, None, Status.HOLD, (reason,), self._filter.epoch), now)
+
+    def _silence(self, now: float) -> str:
+        if self._heard == float("-inf"):
+            return "no joint states yet: is the driver alive, and the topic's name right?"
+        return f"no joint states for {now - self._heard:.2f} s: is the driver alive? Nothing is sent"
 
     def _age(self, message: JointState) -> float:
         """s since the message's stamp; infinite for one that has none or an impossible one."""
@@ -183,7 +211,6 @@ class SafetyNode:
         return (self._node.get_clock().now().nanoseconds - stamp) / NS if stamp else float("inf")
 
     def _step(self, now: float) -> None:
-        self._stepped = now
         verdict = self._filter.step(now)
         self._send(verdict, now)
         self._say(verdict, now)

@@ -13,18 +13,19 @@ from dataclasses import dataclass
 
 import numpy as np
 from diagnostic_msgs.msg import DiagnosticStatus
-from grasp_control.arm.safety import Status
 from rclpy.node import Node
 from sensor_msgs.msg import JointState
 from trajectory_msgs.msg import JointTrajectory
 
+from grasp_control.arm.reasons import Status
 from grasp_control.arm.setpoints import SetpointStream
 from grasp_demos.episode import DemoError
 from grasp_demos.messages import MessageReader, stamp_of
 from grasp_demos.topics import Topics
 from grasp_ros import names
-from grasp_ros.convert import NS, action_message, gripper_message, joint_message
+from grasp_ros.convert import NS, action_message, gripper_message
 from grasp_ros.diagnostics import Diagnostics, Level
+from grasp_ros.newest import Newest
 from grasp_ros.process import run_node
 from grasp_ros.qos import LATCHED, NEWEST, RELIABLE
 from grasp_ros.spin import MAX_PRIORITY, spin, take_priority
@@ -77,7 +78,7 @@ class ServoNode:
         self._stream = SetpointStream(ACTION_SCALES["servo"])
         self._names = [config.tf_prefix + name for name in JOINT_NAMES]
         self._joints: np.ndarray | None = None
-        self._joints_at = self._status_at = self._action_at = float("-inf")
+        self._status_at = self._action_at = float("-inf")
         self._epoch, self._seeded = "", ""
         self._safety = Status.WAITING
         self._moving = False
@@ -87,7 +88,8 @@ class ServoNode:
         self._setpoints = node.create_publisher(JointState, names.SETPOINT, NEWEST)
         self._executed = node.create_publisher(JointTrajectory, topics.executed_action, RELIABLE)
         self._gripper = node.create_publisher(JointState, names.GRIPPER_COMMAND, RELIABLE)
-        node.create_subscription(JointState, topics.joint_states, self._on_joints, NEWEST)
+        self._newest = Newest(node, JointState, topics.joint_states, NEWEST, self._publish_setpoint)
+        self._setpoint = JointState(name=self._names)
         node.create_subscription(JointTrajectory, topics.requested_action, self._on_action, RELIABLE)
         node.create_subscription(DiagnosticStatus, names.SAFETY_STATUS, self._on_status, LATCHED)
         node.create_subscription(DiagnosticStatus, names.GRASP_STATUS, self._on_grasp, LATCHED)
@@ -100,37 +102,43 @@ class ServoNode:
         except KeyError:
             return  # not of the safety filter
         self._status_at = time.monotonic()
-        self._seed()
 
     def _on_grasp(self, message: DiagnosticStatus) -> None:
         self._grasping = any(pair.key == "running" and pair.value == "True" for pair in message.values)
 
-    def _seed(self) -> None:
-        """Start from the measured joints when the safety filter has."""
-        if self._joints is not None and self._epoch != self._seeded:
-            self._stream.reset(self._joints)
-            self._seeded = self._epoch
-
-    def _on_joints(self, message: JointState) -> None:
-        now = time.monotonic()
+    def _look(self) -> None:
+        """Read the newest joint state, unless it was read before or cannot be."""
+        message = self._newest.take()
+        if message is None:
+            return
         try:
             values = self._read.joints(message)
         except DemoError as error:
             self._unreadable = f"/joint_states: {error}"
             return
-        if values is None:
+        if values is not None:
+            self._unreadable = ""
+            self._joints = np.asarray(values)[:DOF]
+
+    def _publish_setpoint(self) -> None:
+        """With each joint state of the driver; from the measured joints when the safety filter began anew."""
+        if self._epoch != self._seeded:
+            self._look()
+            if self._joints is not None:
+                self._stream.reset(self._joints)
+                self._seeded = self._epoch
+        if not self._stream.ready:
             return
-        self._unreadable = ""
-        self._joints, self._joints_at = np.asarray(values)[:DOF], now
-        self._seed()
-        if self._stream.ready:
-            positions, velocities = self._stream.at(now)
-            self._setpoints.publish(
-                joint_message(self._names, positions, velocities, message.header.stamp, self._seeded)
-            )
+        positions, velocities = self._stream.at(self._newest.received)
+        message = self._setpoint
+        message.header.stamp = self._node.get_clock().now().to_msg()
+        message.header.frame_id = self._seeded
+        message.position, message.velocity = positions.tolist(), velocities.tolist()
+        self._setpoints.publish(message)
 
     def _on_action(self, message: JointTrajectory) -> None:
         now = time.monotonic()
+        self._look()
         why = self._why_not(message, now)
         if why:
             self._refusal = f"an action was refused: {why}"
@@ -152,8 +160,10 @@ class ServoNode:
     def _why_not(self, message: JointTrajectory, now: float) -> str:
         """Why an action cannot be executed; empty where it can."""
         config = self._config
-        if now - self._joints_at > config.joints_age:
-            return f"no joint states for {min(now - self._joints_at, 9999.0):.2f} s"
+        if now - self._newest.received > config.joints_age:
+            return f"no joint states for {min(now - self._newest.received, 9999.0):.2f} s"
+        if self._joints is None or self._unreadable:
+            return self._unreadable or "no joint state has been read yet"
         if now - self._status_at > config.status_age:
             return "the safety filter is silent: is its node alive?"
         if self._safety not in (Status.OK, Status.LIMITED):
@@ -169,7 +179,7 @@ class ServoNode:
         now = time.monotonic()
         if self._moving and now - self._action_at > self._config.action_timeout:
             self._moving = False
-        if now - self._joints_at > self._config.joints_age:
+        if now - self._newest.received > self._config.joints_age:
             line = self._unreadable or "no joint states: is the driver alive?"
             self._diagnostics.report(Level.ERROR, f"{line} The setpoint rests")
         elif now - self._status_at > self._config.status_age:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
-from grasp_sim import gripper, registry
-from grasp_sim.contract import POLICY_RATE_HZ, ActionScale, decode, pack_state
-from grasp_sim.driven import RATES, DrivenSimulation
-from grasp_sim.errors import UserError
+from grasp_sim.contract import POLICY_RATE_HZ, ActionScale, decode
+from grasp_sim.driven import DrivenSimulation
 from grasp_sim.expert import ScriptedExpert
 from grasp_sim.servo import Servo
 

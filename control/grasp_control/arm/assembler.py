@@ -90,7 +90,7 @@ class StateAssembler:
         """Take position (m) and xyzw quaternion, base frame."""
         self._take("object_pose", np.array(values, dtype=np.float64), stamp, received)
 
-    def object_size(self, size: Sequence[float]) -> None:
+    def object_size(self, size: Sequence[float] | np.ndarray) -> None:
         """Take the object's extents (3,) in m, which do not age."""
         self._size = np.array(size, dtype=np.float64)
 

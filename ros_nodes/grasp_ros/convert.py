@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from builtin_interfaces.msg import Time
+from builtin_interfaces.msg import Duration, Time
 from sensor_msgs.msg import JointState
 from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 
@@ -22,9 +22,20 @@ def time_message(ns: int) -> Time:
     return Time(sec=seconds, nanosec=rest)
 
 
-def action_message(action: np.ndarray, stamp: Time) -> JointTrajectory:
-    """An action (A,) of the policy, stamped with the time of the state that it answers."""
-    point = JointTrajectoryPoint(positions=[float(value) for value in action])
+def duration_message(seconds: float) -> Duration:
+    """A duration of s, not negative."""
+    whole, rest = divmod(round(seconds * NS), NS)
+    return Duration(sec=whole, nanosec=rest)
+
+
+def action_message(action: np.ndarray, stamp: Time, period: float = 0.0) -> JointTrajectory:
+    """An action (A,) of the policy, stamped with the time of the state that it answers.
+
+    `period`: s that the policy step takes; 0 where it is that of training.
+    """
+    point = JointTrajectoryPoint(
+        positions=[float(value) for value in action], time_from_start=duration_message(period)
+    )
     message = JointTrajectory(joint_names=list(ACTION_NAMES), points=[point])
     message.header.stamp = stamp
     return message

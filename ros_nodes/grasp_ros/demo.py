@@ -28,6 +28,9 @@ Examples:
 BUNDLE = Path(__file__).parent / "bundle"
 """The policy that comes with the repository; see its manifest for where it is from."""
 
+FULL_SPEED = {"limits.velocity_max": 3.0, "limits.acceleration_max": 25.0}
+"""Of the safety filter, for the policy's own speed; its defaults are for first runs on a real arm."""
+
 
 @dataclass
 class DemoConfig:
@@ -79,7 +82,7 @@ def stack_of(config: DemoConfig, folder: Path) -> Stack:
                 "seed": config.seed,
                 "controller": controllers[config.output],
             },
-            "safety": {"limits.rate_hz": rate, "output": config.output},
+            "safety": {"limits.rate_hz": rate, "output": config.output, **FULL_SPEED},
             "policy_server": {"bundle": os.path.abspath(config.bundle), "autostart": True},
         },
     )

@@ -25,6 +25,7 @@ from trajectory_msgs.msg import JointTrajectory
 from grasp_control.arm.assembler import MaximumAges, NotReady, StateAssembler
 from grasp_control.arm.reasons import Status
 from grasp_control.arm.runner import GraspConfig, GraspRunner, Outcome, Progress
+from grasp_control.arm.setpoints import SLOWEST
 from grasp_control.bundle import load_bundle
 from grasp_control.manifest import BundleError, Expectation
 from grasp_demos.episode import DemoError
@@ -47,8 +48,7 @@ A lifecycle node; with autostart:=true it configures and activates itself. Begin
 and stop it with /policy_server/stop. shadow:=true computes and says, and commands nothing.
 """
 
-PERIOD_S = 1.0 / POLICY_RATE_HZ
-WATCH_S = PERIOD_S / 5
+WATCH_S = 0.01
 """s between two looks at what came in."""
 PATIENCE_S = 0.05
 """s that a policy step waits for the servo's word; the arm rests meanwhile."""
@@ -64,6 +64,9 @@ class PolicyServerConfig:
     """Folder of the policy bundle that grasp-distill or grasp-train wrote."""
     shadow: bool = False
     """Compute, and publish the actions on /shadow/requested_action, which nothing obeys."""
+    speed: float = 1.0
+    """Share of the speed of training: at 0.3 every policy step takes 1 / 0.3 times as long, and the arm moves
+    that much slower on the same path. For the first runs on a real arm."""
     autostart: bool = False
     """Configure and activate at once, instead of waiting for a lifecycle manager."""
     base_frame: str = "base_link"
@@ -83,6 +86,8 @@ class PolicyServerConfig:
         size = self.object_size
         if size and not (len(size) == 3 and all(0.0 < value < 1.0 for value in size)):
             raise ValueError(f"object_size={size} must be three lengths in m, each above 0 and below 1.")
+        if not 1.0 / SLOWEST <= self.speed <= 1.0:
+            raise ValueError(f"speed={self.speed} must be from {1.0 / SLOWEST:g} to 1.")
         if not 0 <= self.object_symmetry <= 1000:
             raise ValueError(f"object_symmetry={self.object_symmetry} must be from 0 to 1000.")
 
@@ -93,6 +98,7 @@ class PolicyServer(LifecycleNode):
     def take(self, config: PolicyServerConfig) -> None:
         """Settings are declared by `run_node` once the node is there."""
         self._config = config
+        self._period = 1.0 / (POLICY_RATE_HZ * config.speed)
         self._runner: GraspRunner | None = None
         self._active = False
         self._safety: Status | None = None
@@ -125,7 +131,7 @@ class PolicyServer(LifecycleNode):
                 self.get_logger().error(line)
             self._diagnostics.report(Level.ERROR, f"the bundle was refused: {str(error).splitlines()[0]}")
             return TransitionCallbackReturn.FAILURE
-        self._runner = GraspRunner(policy, config.grasp)
+        self._runner = GraspRunner(policy, config.grasp, self._period)
         self._assembler = StateAssembler(config.max_age, config.object_symmetry)
         if config.object_size:
             self._assembler.object_size(config.object_size)
@@ -240,7 +246,7 @@ class PolicyServer(LifecycleNode):
         except (NotReady, ContractError, BundleError) as error:
             return str(error)
         self._timer.reset()  # steps fall on its beats
-        self._due = now + PERIOD_S
+        self._due = now + self._period
         self._publish(action, clock)
         self._say()
         return ""
@@ -292,7 +298,7 @@ class PolicyServer(LifecycleNode):
             if now > self._due + PATIENCE_S:
                 self._stop(Outcome.STOPPED, "the servo did not execute the last action: see /diagnostics")
             return
-        self._due = max(self._due + PERIOD_S, now)
+        self._due = max(self._due + self._period, now)
         try:
             action = runner.step(self._assembler.assemble(clock=clock, now=now), executed)
         except (NotReady, ContractError, BundleError) as error:
@@ -327,7 +333,7 @@ class PolicyServer(LifecycleNode):
 
     def _publish(self, action: np.ndarray, clock: int) -> None:
         self._requested = clock
-        self._actions.publish(action_message(action, time_message(clock)))
+        self._actions.publish(action_message(action, time_message(clock), self._period))
 
     def _say(self) -> None:
         progress = self.progress

@@ -29,7 +29,7 @@ from grasp_ros.newest import Newest
 from grasp_ros.process import run_node
 from grasp_ros.qos import LATCHED, NEWEST, RELIABLE
 from grasp_ros.spin import MAX_PRIORITY, spin, take_priority
-from grasp_sim.contract import ContractError
+from grasp_sim.contract import POLICY_RATE_HZ, ContractError
 from grasp_sim.env import ACTION_SCALES
 from grasp_sim.servo import ServoStatus
 from grasp_sim.ur5e import DOF, JOINT_NAMES
@@ -53,8 +53,8 @@ class ServoNodeConfig:
     """s without joint states after which actions are refused."""
     status_age: float = 0.3
     """s without a word of the safety filter after which actions are refused."""
-    action_timeout: float = 0.1
-    """s without an action after which the end of the commands is reported. The arm is at rest by then."""
+    action_timeout: float = 0.05
+    """s at rest without a further action after which the end of the actions is reported."""
     realtime_priority: int = 0
     """Of the real-time scheduler; 0 leaves the usual one."""
 
@@ -78,7 +78,7 @@ class ServoNode:
         self._stream = SetpointStream(ACTION_SCALES["servo"])
         self._names = [config.tf_prefix + name for name in JOINT_NAMES]
         self._joints: np.ndarray | None = None
-        self._status_at = self._action_at = float("-inf")
+        self._status_at = self._rest_at = float("-inf")
         self._epoch, self._seeded = "", ""
         self._safety = Status.WAITING
         self._moving = False
@@ -146,11 +146,13 @@ class ServoNode:
         assert self._joints is not None
         try:
             action = np.asarray(self._read.action(message))
-            done = self._stream.act(action, self._joints, now)
+            lasts = list(message.points)[0].time_from_start
+            period = lasts.sec + lasts.nanosec / NS
+            done = self._stream.act(action, self._joints, now, period or None)
         except (DemoError, ContractError) as error:
             self._refusal = f"/requested_action: {error}"
             return
-        self._action_at, self._moving = now, True
+        self._rest_at, self._moving = now + (period or 1.0 / POLICY_RATE_HZ), True
         self._refusal = done.reason if done.status is ServoStatus.HOLD else ""
         self._executed.publish(action_message(done.action, message.header.stamp))
         self._gripper.publish(
@@ -177,7 +179,7 @@ class ServoNode:
 
     def _watch(self) -> None:
         now = time.monotonic()
-        if self._moving and now - self._action_at > self._config.action_timeout:
+        if self._moving and now > self._rest_at + self._config.action_timeout:
             self._moving = False
         if now - self._newest.received > self._config.joints_age:
             line = self._unreadable or "no joint states: is the driver alive?"

@@ -90,11 +90,14 @@ def lift_of(task_name: str) -> float:
 class GraspRunner:
     """Runs the policy of a bundle through one grasp after the other."""
 
-    def __init__(self, policy: BundlePolicy, config: GraspConfig) -> None:
+    def __init__(
+        self, policy: BundlePolicy, config: GraspConfig, period: float = 1.0 / POLICY_RATE_HZ
+    ) -> None:
+        """`period`: s of a policy step."""
         self.policy = policy
         self._lift = config.lift_height or lift_of(policy.manifest.task)
         self._config = config
-        self._most = math.ceil(config.timeout * POLICY_RATE_HZ)
+        self._most = math.ceil(config.timeout / period - 1e-9)
         self._start_height = 0.0
         self.progress = Progress(False, Outcome.NONE, "no grasp was asked for yet")
 

@@ -11,8 +11,15 @@ from typing import NamedTuple
 import numpy as np
 
 from grasp_sim import ur5e
-from grasp_sim.contract import ActionScale, Command, decode, executed_action
+from grasp_sim.contract import ActionScale, Command, ContractError, decode, executed_action
 from grasp_sim.servo import Servo, ServoConfig, ServoStatus
+
+DEPLOYED = ServoConfig(max_position_lead=0.02, max_yaw_lead=0.15)
+"""Half the lead of the simulators. The safety filter can be slower than the servo, as a simulated arm never is.
+The target would wind up ahead of it, below the floor that the tool is kept above, and what the policy does
+against that would come late."""
+SLOWEST = 20.0
+"""Times as long as in training that a policy step may take."""
 
 
 class Executed(NamedTuple):
@@ -29,9 +36,10 @@ class Executed(NamedTuple):
 class SetpointStream:
     """Where each joint is to be at any moment. Times are monotonic, in s."""
 
-    def __init__(self, scale: ActionScale, config: ServoConfig | None = None) -> None:
+    def __init__(self, scale: ActionScale, config: ServoConfig = DEPLOYED) -> None:
         self._scale = scale
         self._servo = Servo(config)
+        self._period = config.period
         self._start = self._goal = np.zeros(ur5e.DOF)
         self._began = 0.0
 
@@ -46,27 +54,37 @@ class SetpointStream:
         assert self._servo.joint_target is not None
         self._start = self._goal = self._servo.joint_target.copy()
 
-    def act(self, action: np.ndarray, joint_positions: np.ndarray, now: float) -> Executed:
+    def act(
+        self, action: np.ndarray, joint_positions: np.ndarray, now: float, period: float | None = None
+    ) -> Executed:
         """Begin the line of one policy step from where the setpoint is at `now`.
 
         Args:
             action: (A,), clipped to [-1, 1]; ContractError where it cannot be sent to an arm.
             joint_positions: (6,) measured.
             now: s.
+            period: s that the step takes, if longer than in training, for an arm that moves slower;
+                ContractError below that, or above `SLOWEST` times it.
         """
+        usual = self._servo.config.period
+        period = usual if period is None else period
+        if not usual * (1.0 - 1e-6) <= period <= SLOWEST * usual:
+            raise ContractError(
+                f"a policy step of {period:g} s is asked for; it must be from {usual:g} to"
+                f" {SLOWEST * usual:g} s"
+            )
         sent = executed_action(action)
         command = decode(sent, self._scale)
         self._start = self.at(now)[0]
         self._goal = self._servo.step(joint_positions, command)
-        self._began = now
+        self._began, self._period = now, period
         if self._servo.status is ServoStatus.HOLD:
             self._start = self._goal  # no line leads there: it is where the target or the arm was already
         return Executed(sent, command, self._servo.status, self._servo.reason)
 
     def at(self, now: float) -> tuple[np.ndarray, np.ndarray]:
         """Setpoint (6,) in rad and its velocity (6,) in rad/s at `now`; after a period it is at rest."""
-        period = self._servo.config.period
-        share = min(max((now - self._began) / period, 0.0), 1.0)
+        share = min(max((now - self._began) / self._period, 0.0), 1.0)
         move = self._goal - self._start
-        velocity = move / period if share < 1.0 else np.zeros(ur5e.DOF)
+        velocity = move / self._period if share < 1.0 else np.zeros(ur5e.DOF)
         return self._start + share * move, velocity

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from importlib.metadata import entry_points
 
 from grasp_sim.cli import run_named
 
@@ -24,9 +23,6 @@ BENCHMARKS = {
     "transfer": "success of policy bundles in environments they were not trained in",
 }
 """Names, each a module of this package with `run(arguments) -> exit code`, and what they measure."""
-OFFERED = "grasp_control.benchmarks"
-"""Entry points of benchmarks in packages that this one knows nothing of: `run`, as above; the first line of
-its module's docstring is shown."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -84,3 +84,20 @@ def test_the_executed_action_is_the_clipped_one():
     done = begun().act(np.array([0, 0, 0, 0, 9.0, -9.0]), ur5e.HOME, 1.0)
     assert done.action.tolist() == [0, 0, 0, 0, 1, -1]
     assert (done.command.opening, done.command.force_limit) == (0.085, 20.0)
+
+
+def test_a_slower_step_takes_the_same_line_in_more_time():
+    fast, slow = begun(), begun()
+    fast.act(DOWN, ur5e.HOME, 1.0)
+    slow.act(DOWN, ur5e.HOME, 1.0, period=0.2)
+    assert np.allclose(slow.at(1.1)[0], fast.at(1.025)[0])
+    assert np.allclose(slow.at(1.1)[1] * 4.0, fast.at(1.025)[1])
+    assert np.array_equal(slow.at(1.2)[0], fast.at(1.05)[0])
+
+
+@pytest.mark.parametrize("period", [0.01, -1.0, float("nan"), 9.0])
+def test_a_step_is_neither_faster_than_in_training_nor_endless(period):
+    stream = begun()
+    with pytest.raises(ContractError, match="policy step"):
+        stream.act(DOWN, ur5e.HOME, 1.0, period=period)
+    assert np.array_equal(stream.at(1.05)[0], ur5e.HOME)

@@ -146,7 +146,7 @@ class ServoNode:
         assert self._joints is not None
         try:
             action = np.asarray(self._read.action(message))
-            lasts = list(message.points)[0].time_from_start
+            lasts = next(iter(message.points)).time_from_start
             period = lasts.sec + lasts.nanosec / NS
             done = self._stream.act(action, self._joints, now, period or None)
         except (DemoError, ContractError) as error:

@@ -15,7 +15,7 @@ from grasp_sim.contract import ActionScale, Command, ContractError, decode, exec
 from grasp_sim.servo import Servo, ServoConfig, ServoStatus
 
 DEPLOYED = ServoConfig(max_position_lead=0.02, max_yaw_lead=0.15)
-"""Half the lead of the simulators. The safety filter can be slower than the servo, as a simulated arm never is.
+"""Half the lead of the simulators. The safety filter can be slower than the servo; a simulated arm never is.
 The target would wind up ahead of it, below the floor that the tool is kept above, and what the policy does
 against that would come late."""
 SLOWEST = 20.0

@@ -17,7 +17,7 @@ class SimRecord:
     """Grows by 0.4 kB a cycle, so it is kept only on request. `save` writes an npz with C cycles:
 
     stamps (C,) int64 ns of the node's clock, the stamp of what was published of the cycle; times (C,) s of
-    the monotonic clock; targets (C, 6) rad, what the driver gave the arm; running (C,), the program ran;
+    the monotonic clock; targets (C, 6) rad, what the driver gave the arm; running (C,) if the program ran;
     states (C, STATE_WIDTH), the true states after the cycle, packed; episodes (E, 2): the first cycle of each
     episode and its seed. command_times (N,) s of the monotonic clock and commands (N, 6) in rad or rad/s, as
     the active controller took them, each point of a trajectory a row, command_offsets (N,) s from its start;

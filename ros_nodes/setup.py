@@ -11,5 +11,6 @@ setup(
         ("share/grasp_ros", ["package.xml"]),
     ],
     install_requires=["setuptools"],
+    entry_points={"console_scripts": ["sim_robot = grasp_ros.sim_robot:main"]},
     zip_safe=True,
 )

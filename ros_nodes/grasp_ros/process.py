@@ -20,6 +20,8 @@ from grasp_sim.errors import UserError
 EXIT_USER_ERROR = 1
 RCLError = rclpy_implementation.RCLError
 
+_RCLError = rclpy_implementation.RCLError
+
 
 def run_node(
     name: str,
@@ -55,9 +57,10 @@ def run_node(
         run(node, declare(node, config_class))
     except (KeyboardInterrupt, ExternalShutdownException):
         pass
-    except RCLError:
-        if rclpy.ok():  # otherwise a callback was under way when ROS was shut down
+    except _RCLError:
+        if rclpy.ok():
             raise
+        # A signal shut ROS down while the node published or the like: the end that was asked for.
     except UserError as error:
         say(f"{name}: {' '.join(str(error).split())}")
         return EXIT_USER_ERROR

@@ -18,8 +18,8 @@ class SimRecord:
 
     stamps (C,) int64 ns of the node's clock, the stamp of what was published of the cycle; times (C,) s of
     the monotonic clock; targets (C, 6) rad, what the driver gave the arm; running (C,) if the program ran;
-    states (C, STATE_WIDTH), the true states after the cycle, packed; episodes (E, 2): the first cycle of each
-    episode and its seed. command_times (N,) s of the monotonic clock and commands (N, 6) in rad or rad/s, as
+    states (C, STATE_WIDTH), the states after the cycle as they were published, packed; episodes (E, 2): the
+    first cycle of each episode and its seed. command_times (N,) s of the monotonic clock and commands (N, 6) in rad or rad/s, as
     the active controller took them, each point of a trajectory a row, command_offsets (N,) s from its start;
     gripper_times (M,) and gripper_commands (M, 2) in rad and N. faults (F,) text; overruns (): cycles that
     were left out since the machine was too slow.

@@ -10,7 +10,7 @@ import json
 import math
 import sys
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ from grasp_sim.cli import require_choice
 from grasp_sim.contract import pack_state
 from grasp_sim.controllers import TrajectoryPoint
 from grasp_sim.driven import RATES, DrivenSimulation
-from grasp_sim.driver import CONTROLLERS, Driver, finger_of
+from grasp_sim.driver import CONTROLLERS, TRAJECTORY, Driver, finger_of, opening_of
 from grasp_sim.errors import UserError
 from grasp_sim.ur5e import JOINT_NAMES
 
@@ -144,11 +144,13 @@ class SimRobot:
 
     def _subscribe(self) -> None:
         subscribe, depth = self._node.create_subscription, QoSProfile(depth=10)
-        name = self._config.controller
-        if self._driver.forward:
-            subscribe(Float64MultiArray, f"/{name}/commands", self._on_command, depth)
-        else:
-            subscribe(JointTrajectory, f"/{name}/joint_trajectory", self._on_trajectory, depth)
+        for name in CONTROLLERS:
+            active = name == self._config.controller  # the others are there and take no command
+            if name == TRAJECTORY:
+                take, kind, topic = self._on_trajectory, JointTrajectory, f"/{name}/joint_trajectory"
+            else:
+                take, kind, topic = self._on_command, Float64MultiArray, f"/{name}/commands"
+            subscribe(kind, topic, take if active else _ignore, depth)
         subscribe(Float64MultiArray, GRIPPER_COMMANDS, self._on_gripper, depth)
         for service, act in (
             ("reset", self._begin_episode),
@@ -258,8 +260,8 @@ class SimRobot:
         driver = self._driver
         target = driver.next_target()
         state = self._simulation.cycle(target, driver.opening, driver.force_limit)
-        stamp = self._now()
-        self._publish_joints(stamp)
+        stamp, finger = self._now(), finger_of(state.gripper_opening)
+        self._publish_joints(stamp, finger)
         if self._comes_up(OBJECT_RATE) and not self._injected["object_pose_stop"]:
             self._publish_object(stamp)
         if self._comes_up(STATUS_RATE):
@@ -267,7 +269,9 @@ class SimRobot:
         self._publish_changes()
         if self._record:
             now = time.monotonic()
-            self._record.cycle(stamp, now, target, driver.program_running, pack_state(state))
+            # The opening as the finger joint tells it, which may differ from the true one in the last digit.
+            told = pack_state(replace(state, gripper_opening=opening_of(finger)))
+            self._record.cycle(stamp, now, target, driver.program_running, told)
         self._cycles += 1
 
     def _comes_up(self, rate: float) -> bool:
@@ -275,11 +279,11 @@ class SimRobot:
         share = rate * self._simulation.period
         return math.floor(self._cycles * share) != math.floor((self._cycles - 1) * share)
 
-    def _publish_joints(self, stamp: int) -> None:
+    def _publish_joints(self, stamp: int, finger: float) -> None:
         if self._injected["joint_states_stop"]:
             return
         state, message = self._simulation.state, self._joint_states
-        positions = [*state.joint_positions.tolist(), finger_of(state.gripper_opening)]
+        positions = [*state.joint_positions.tolist(), finger]
         velocities = [*state.joint_velocities.tolist(), 0.0]
         efforts = [0.0] * len(JOINT_NAMES) + [state.gripper_force]
         if self._config.zeros_first and self._cycles * self._simulation.period < ZEROS:
@@ -322,6 +326,10 @@ class SimRobot:
             if self._said.get(publisher.topic_name) != said:
                 self._said[publisher.topic_name] = said
                 publisher.publish(make(said))
+
+
+def _ignore(message: Any) -> None:
+    pass
 
 
 def _answering(act: Any) -> Any:

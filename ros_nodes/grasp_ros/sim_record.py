@@ -14,15 +14,20 @@ from grasp_sim.ur5e import DOF
 
 
 class SimRecord:
-    """Grows by 0.4 kB a cycle, so it is kept only on request. `save` writes an npz with C cycles:
+    """Grows by 0.4 kB a cycle, so it is kept only on request. `save` writes an npz, of C cycles:
 
-    stamps (C,) int64 ns of the node's clock, the stamp of what was published of the cycle; times (C,) s of
-    the monotonic clock; targets (C, 6) rad, what the driver gave the arm; running (C,) if the program ran;
-    states (C, STATE_WIDTH), the states after the cycle as they were published, packed; episodes (E, 2): the
-    first cycle of each episode and its seed. command_times (N,) s of the monotonic clock and commands (N, 6) in rad or rad/s, as
-    the active controller took them, each point of a trajectory a row, command_offsets (N,) s from its start;
-    gripper_times (M,) and gripper_commands (M, 2) in rad and N. faults (F,) text; overruns (): cycles that
-    were left out since the machine was too slow.
+    - stamps (C,) int64 ns of the node's clock, the stamp of what was published of the cycle
+    - times (C,) s of the monotonic clock
+    - targets (C, 6) rad, what the driver gave the arm
+    - running (C,) bool, whether the program ran
+    - states (C, STATE_WIDTH), the states after the cycle as they were published, packed
+    - episodes (E, 2): the first cycle of each episode and its seed
+    - command_times (N,) s of the monotonic clock, when the active controller took a command; each point of a
+      trajectory is one
+    - commands (N, 6) in rad or rad/s; command_offsets (N,) s from then on that a point of a trajectory is due
+    - gripper_times (M,) s likewise, and gripper_commands (M, 2) in rad and N
+    - faults (F,) text
+    - overruns (): cycles that were left out since the machine was too slow
     """
 
     def __init__(self) -> None:

@@ -6,29 +6,25 @@ the state of that to messages. One thread does all of it: commands that arrive d
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 import time
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from geometry_msgs.msg import PoseStamped, Vector3Stamped
+from rclpy.executors import Executor
 from rclpy.experimental.events_executor import EventsExecutor
 from rclpy.node import Node
 from rclpy.qos import QoSProfile
-from rclpy.time import Time
-from sensor_msgs.msg import JointState
-from std_msgs.msg import Bool, Float64, Float64MultiArray, String
-from std_srvs.srv import SetBool, Trigger
+from std_msgs.msg import Float64MultiArray
+from std_srvs.srv import Trigger
 from trajectory_msgs.msg import JointTrajectory
 
-from grasp_demos.topics import Topics
-from grasp_ros import ur_status
 from grasp_ros.process import run_node
 from grasp_ros.sim_record import SimRecord
-from grasp_ros.ur_status import LATCHED, RobotMode, SafetyMode
+from grasp_ros.sim_topics import SimTopics
 from grasp_sim import registry
 from grasp_sim.cli import require_choice
 from grasp_sim.contract import pack_state
@@ -39,32 +35,18 @@ from grasp_sim.errors import UserError
 from grasp_sim.ur5e import JOINT_NAMES
 
 GRIPPER_COMMANDS = "/robotiq_gripper_controller/commands"
-OUTCOME, FAULTS = "/sim/outcome", "/sim/faults"
-FINGER = "finger_joint"
-NAMES = (*JOINT_NAMES, FINGER)
-ALPHABETICAL = sorted(range(len(NAMES)), key=NAMES.__getitem__)
-"""The order in which the joints are published: elbow first, the finger second."""
+"""std_msgs/Float64MultiArray: finger joint in rad, force in N."""
 
 OBJECT_RATE, STATUS_RATE = 30.0, 10.0
 """Hz of the object's pose, and of the speed scaling."""
 RESTART = 0.3
-"""s that the program is stopped between two episodes."""
+"""s that the program is stopped before an episode."""
 ZEROS = 0.2
 """s of joint states of zeros from a driver that is not connected yet."""
 CATCH_UP = 3
 """Cycles that a late simulation makes up for at once; beyond, time is left out."""
-OLD = 1.0
-"""s by which the injected fault makes stamps old."""
-INJECTED = (
-    "joint_states_stop",
-    "joint_states_nan",
-    "joint_states_missing",
-    "joint_states_old",
-    "object_pose_stop",
-    "driver_pause",
-)
-"""Faults, each a std_srvs/SetBool service below `~/inject/`: no joint states, NaN in the elbow's position, no
-elbow, stamps from the past, no object pose, a driver that neither moves nor publishes."""
+WAITING = 100
+"""Commands that wait in the middleware, and that are taken at once at most."""
 
 HELP = """A simulated UR5e with a gripper and an object, behind the topics of the real drivers.
 
@@ -117,33 +99,18 @@ class SimRobot:
         self._driver = Driver(config.controller, self._simulation.period)
         self._driver.speed_slider = config.speed_slider / 100.0
         self._record = SimRecord() if config.record else None
-        self._injected = dict.fromkeys(INJECTED, False)
+        self._topics = SimTopics(node)
         self._episode, self._cycles = -1, 0
-        self._restart_in = 0
-        self._overruns = 0
-        self._said: dict[str, Any] = {}
-        self._joint_states = JointState(name=[NAMES[k] for k in ALPHABETICAL])
-        self._advertise()
+        self._restart_in = 0  # cycles
+        self._overruns = 0  # cycles that were left out
+        self._taken = 0  # commands
         self._subscribe()
         self._begin_episode()
 
-    # ---- topics
-
-    def _advertise(self) -> None:
-        make, reliable, topics = self._node.create_publisher, QoSProfile(depth=10), Topics()
-        self._frame = topics.base_frame
-        self._arm = make(JointState, topics.joint_states, reliable)
-        self._pose = make(PoseStamped, topics.object_pose, reliable)
-        self._size = make(Vector3Stamped, topics.object_size, LATCHED)
-        self._scaling = make(Float64, ur_status.SPEED_SCALING, reliable)
-        self._running = make(Bool, ur_status.PROGRAM_RUNNING, LATCHED)
-        self._robot_mode = make(ur_status.RobotModeMessage, ur_status.ROBOT_MODE, LATCHED)
-        self._safety_mode = make(ur_status.SafetyModeMessage, ur_status.SAFETY_MODE, LATCHED)
-        self._outcome = make(String, OUTCOME, LATCHED)
-        self._faults = make(String, FAULTS, QoSProfile(depth=100))
+    # ---- commands
 
     def _subscribe(self) -> None:
-        subscribe, depth = self._node.create_subscription, QoSProfile(depth=10)
+        subscribe, depth = self._node.create_subscription, QoSProfile(depth=WAITING)
         for name in CONTROLLERS:
             active = name == self._config.controller  # the others are there and take no command
             if name == TRAJECTORY:
@@ -159,47 +126,39 @@ class SimRobot:
             ("save_record", self._save_record),
         ):
             self._node.create_service(Trigger, f"~/{service}", _answering(act))
-        for fault in INJECTED:
-            self._node.create_service(SetBool, f"~/inject/{fault}", self._injecting(fault))
 
     def _on_command(self, message: Float64MultiArray) -> None:
         assert self._driver.forward
-        values = message.data.tolist()
-        if not self._refused(self._driver.forward.accept(values)) and self._record:
+        values = list(message.data)
+        if self._takes(self._driver.forward.accept(values)) and self._record:
             self._record.command(time.monotonic(), values)
 
     def _on_trajectory(self, message: JointTrajectory) -> None:
         assert self._driver.trajectory
         points = [
-            TrajectoryPoint(_seconds(p.time_from_start), p.positions.tolist(), p.velocities.tolist())
+            TrajectoryPoint(_seconds(p.time_from_start), list(p.positions), list(p.velocities))
             for p in message.points
         ]
         begin = _seconds(message.header.stamp)  # zero: at once
         begin -= self._now() * 1e-9 if begin else 0.0
-        refused = self._driver.trajectory.accept(message.joint_names, points, begin)
-        if not self._refused(refused) and self._record:
-            order = [message.joint_names.index(name) for name in JOINT_NAMES]
+        names = list(message.joint_names)
+        if self._takes(self._driver.trajectory.accept(names, points, begin)) and self._record:
+            order = [names.index(name) for name in JOINT_NAMES]
             for point in points:
                 values = [point.positions[k] for k in order]
                 self._record.command(time.monotonic(), values, begin + point.time)
 
     def _on_gripper(self, message: Float64MultiArray) -> None:
-        values, now = message.data.tolist(), time.monotonic()
-        if not self._refused(self._driver.command_gripper(values, now)) and self._record:
+        values, now = list(message.data), time.monotonic()
+        if self._takes(self._driver.command_gripper(values, now)) and self._record:
             self._record.gripper(now, values)
 
-    def _refused(self, reason: str) -> str:
-        if reason:
-            self._node.get_logger().error(reason, throttle_duration_sec=1.0)
-        return reason
-
-    def _injecting(self, fault: str) -> Any:
-        def answer(request: SetBool.Request, response: SetBool.Response) -> SetBool.Response:
-            self._injected[fault] = request.data
-            response.success = True
-            return response
-
-        return answer
+    def _takes(self, refused: str) -> bool:
+        """Count a command, and say why it is refused."""
+        self._taken += 1
+        if refused:
+            self._node.get_logger().error(refused, throttle_duration_sec=1.0)
+        return not refused
 
     # ---- episodes
 
@@ -208,18 +167,18 @@ class SimRobot:
         state = self._simulation.reset(self._config.seed + self._episode)
         self._driver.place(state.joint_positions)
         self._restart_in = round(RESTART / self._simulation.period)
+        self._topics.object_size(state, self._now())
         if self._record:
             self._record.episode(self._simulation.outcome.seed)
-        size = Vector3Stamped()
-        size.header.frame_id, size.header.stamp = self._frame, self._node.get_clock().now().to_msg()
-        size.vector.x, size.vector.y, size.vector.z = state.object_size.tolist()
-        self._size.publish(size)
 
     def _save_record(self) -> None:
         if self._record is None:
             raise UserError("nothing is recorded: start with the parameter record=FILE.npz")
         self._record.overruns = self._overruns
-        self._record.save(Path(self._config.record))
+        try:
+            self._record.save(Path(self._config.record))
+        except OSError as error:
+            raise UserError(f"record={self._config.record} cannot be written: {error.strerror}") from error
 
     # ---- cycles
 
@@ -231,47 +190,55 @@ class SimRobot:
         due = time.monotonic()
         try:
             while self._node.context.ok():
-                left = due - time.monotonic()
-                executor.spin_once(timeout_sec=max(left, 0.0))
-                now = time.monotonic()
-                if now < due:
-                    continue
-                late = math.floor((now - due) / period)
+                self._serve(executor, due)
+                late = math.floor((time.monotonic() - due) / period)
                 if late > CATCH_UP:
                     due += late * period
                     self._overruns += late
                 due += period
-                if not self._injected["driver_pause"]:
+                if not self._topics.injected["driver_pause"]:
                     self._cycle()
         finally:
-            executor.remove_node(self._node)
             if self._record:
                 self._save_record()
             self._simulation.close()
 
-    def _now(self) -> int:
-        return self._node.get_clock().now().nanoseconds
+    def _serve(self, executor: Executor, due: float) -> None:
+        """Take what arrives until `due`, and then what waits already: the last command is to act."""
+        left = due - time.monotonic()
+        while left > 0.0:
+            executor.spin_once(timeout_sec=left)
+            left = due - time.monotonic()
+        for _ in range(WAITING):
+            taken = self._taken
+            executor.spin_once(timeout_sec=0.0)
+            if self._taken == taken:
+                return
 
     def _cycle(self) -> None:
         if self._restart_in:
             self._restart_in -= 1
             if not self._restart_in:
                 self._driver.run_program()
-        driver = self._driver
+        driver, topics, simulation = self._driver, self._topics, self._simulation
         target = driver.next_target()
-        state = self._simulation.cycle(target, driver.opening, driver.force_limit)
+        state = simulation.cycle(target, driver.opening, driver.force_limit)
         stamp, finger = self._now(), finger_of(state.gripper_opening)
-        self._publish_joints(stamp, finger)
-        if self._comes_up(OBJECT_RATE) and not self._injected["object_pose_stop"]:
-            self._publish_object(stamp)
+        not_connected = self._config.zeros_first and self._cycles * simulation.period < ZEROS
+        topics.joints(state, finger, stamp, not_connected)
+        if self._comes_up(OBJECT_RATE):
+            topics.object_pose(state, stamp)
         if self._comes_up(STATUS_RATE):
-            self._scaling.publish(Float64(data=100.0 * driver.speed_scaling))
-        self._publish_changes()
+            topics.speed_scaling(driver)
+        faults, driver.faults = driver.faults, []
+        for text in faults:
+            topics.fault(text)
+        topics.changes(driver, self._episode, simulation.outcome)
         if self._record:
-            now = time.monotonic()
+            self._record.faults += faults
             # The opening as the finger joint tells it, which may differ from the true one in the last digit.
             told = pack_state(replace(state, gripper_opening=opening_of(finger)))
-            self._record.cycle(stamp, now, target, driver.program_running, told)
+            self._record.cycle(stamp, time.monotonic(), target, driver.program_running, told)
         self._cycles += 1
 
     def _comes_up(self, rate: float) -> bool:
@@ -279,73 +246,24 @@ class SimRobot:
         share = rate * self._simulation.period
         return math.floor(self._cycles * share) != math.floor((self._cycles - 1) * share)
 
-    def _publish_joints(self, stamp: int, finger: float) -> None:
-        if self._injected["joint_states_stop"]:
-            return
-        state, message = self._simulation.state, self._joint_states
-        positions = [*state.joint_positions.tolist(), finger]
-        velocities = [*state.joint_velocities.tolist(), 0.0]
-        efforts = [0.0] * len(JOINT_NAMES) + [state.gripper_force]
-        if self._config.zeros_first and self._cycles * self._simulation.period < ZEROS:
-            positions = velocities = efforts = [0.0] * len(NAMES)
-        elif self._injected["joint_states_nan"]:
-            positions[JOINT_NAMES.index("elbow_joint")] = math.nan
-        order = ALPHABETICAL[1:] if self._injected["joint_states_missing"] else ALPHABETICAL
-        message.header.stamp = _stamp(stamp - self._injected["joint_states_old"] * round(OLD * 1e9))
-        message.name = [NAMES[k] for k in order]
-        message.position = [positions[k] for k in order]
-        message.velocity = [velocities[k] for k in order]
-        message.effort = [efforts[k] for k in order]
-        self._arm.publish(message)
-
-    def _publish_object(self, stamp: int) -> None:
-        state, message = self._simulation.state, PoseStamped()
-        message.header.frame_id, message.header.stamp = self._frame, _stamp(stamp)
-        p, q = message.pose.position, message.pose.orientation
-        p.x, p.y, p.z = state.object_position.tolist()
-        q.x, q.y, q.z, q.w = state.object_quaternion.tolist()
-        self._pose.publish(message)
-
-    def _publish_changes(self) -> None:
-        """What is latched, where it is not what was said last."""
-        driver = self._driver
-        while driver.faults:
-            text = driver.faults.pop(0)
-            self._faults.publish(String(data=text))
-            self._node.get_logger().error(text)
-            if self._record:
-                self._record.faults.append(text)
-        stopped = SafetyMode.PROTECTIVE_STOP if driver.protective_stop else SafetyMode.NORMAL
-        outcome = {"episode": self._episode, **asdict(self._simulation.outcome)}
-        for publisher, said, make in (
-            (self._robot_mode, RobotMode.RUNNING, ur_status.robot_mode_message),
-            (self._safety_mode, stopped, ur_status.safety_mode_message),
-            (self._running, driver.program_running, lambda running: Bool(data=running)),
-            (self._outcome, outcome, lambda values: String(data=json.dumps(values))),
-        ):
-            if self._said.get(publisher.topic_name) != said:
-                self._said[publisher.topic_name] = said
-                publisher.publish(make(said))
+    def _now(self) -> int:
+        return self._node.get_clock().now().nanoseconds
 
 
 def _ignore(message: Any) -> None:
     pass
 
 
-def _answering(act: Any) -> Any:
+def _answering(act: Callable[[], None]) -> Callable[[Any, Any], Any]:
     def answer(request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
         try:
             act()
             response.success = True
-        except (UserError, OSError) as error:
+        except UserError as error:
             response.success, response.message = False, str(error)
         return response
 
     return answer
-
-
-def _stamp(nanoseconds: int) -> Any:
-    return Time(nanoseconds=nanoseconds).to_msg()
 
 
 def _seconds(moment: Any) -> float:

@@ -114,10 +114,11 @@ class SimRobot:
         for name in CONTROLLERS:
             active = name == self._config.controller  # the others are there and take no command
             if name == TRAJECTORY:
-                take, kind, topic = self._on_trajectory, JointTrajectory, f"/{name}/joint_trajectory"
+                take = self._on_trajectory if active else _ignore
+                subscribe(JointTrajectory, f"/{name}/joint_trajectory", take, depth)
             else:
-                take, kind, topic = self._on_command, Float64MultiArray, f"/{name}/commands"
-            subscribe(kind, topic, take if active else _ignore, depth)
+                take = self._on_command if active else _ignore
+                subscribe(Float64MultiArray, f"/{name}/commands", take, depth)
         subscribe(Float64MultiArray, GRIPPER_COMMANDS, self._on_gripper, depth)
         for service, act in (
             ("reset", self._begin_episode),

@@ -70,7 +70,7 @@ class SimTopics:
         self._message = JointState(name=[NAMES[k] for k in ALPHABETICAL])
         self._dynamics = ArmDynamics(np.zeros(DOF))
         self._said: dict[str, Any] = {}
-        self.injected = dict.fromkeys(INJECTED, False)
+        self.injected: dict[str, bool] = dict.fromkeys(INJECTED, False)
         """Which faults are on."""
         for fault in INJECTED:
             node.create_service(SetBool, f"~/inject/{fault}", self._injecting(fault))

@@ -26,11 +26,13 @@ class ForwardController:
     def __init__(self, velocities: bool) -> None:
         """`velocities`: commands are rad/s, else rad."""
         self._velocities = velocities
-        self._command: np.ndarray | None = None
+        self.clear()
 
     def clear(self) -> None:
         """Forget the command, as on activation."""
-        self._command = None
+        self._command: np.ndarray | None = None
+        self.arrived = 0
+        """Commands that were taken since the last cycle."""
 
     def accept(self, values: Sequence[float]) -> str:
         """Take a command of 6 values."""
@@ -38,10 +40,12 @@ class ForwardController:
             return f"command size {len(values)} does not match the number of joints, {DOF}"
         if not all(math.isnan(value) for value in values):
             self._command = np.array(values, dtype=np.float64)
+            self.arrived += 1
         return ""
 
     def next(self, target: np.ndarray, period: float, scaling: float) -> np.ndarray:
         """The target after `target`, a cycle of `period` s later. The speed scaling has no effect here."""
+        self.arrived = 0
         if self._command is None:
             return target
         return target + self._command * period if self._velocities else self._command

@@ -32,6 +32,10 @@ GRIPPER_COMMANDS = 18
 LOCKED = 1.0
 """s that it takes no command after more."""
 
+CAUGHT_UP = 0.03
+"""s by which a stream of position commands may be late, the least that UR's `servoj` looks ahead. A command
+that makes up for cycles without one may move the target by as much as these would have."""
+
 _TOLERANCE = 1e-6  # of the velocity limit, for rounding
 
 
@@ -49,9 +53,9 @@ class Driver:
     """What a driver's controllers pass on to the arm, cycle by cycle.
 
     The arm's own controller stops it for good (a protective stop, noted in `faults`) where a cycle asks for
-    more than its greatest velocity, for a position beyond its limits, or for what is not a number. A stop
-    pauses the program. The controllers keep their commands and take new ones, so that resuming goes on with
-    whatever the last one was.
+    more than its greatest velocity (see `CAUGHT_UP`), for a position beyond its limits, or for what is not a
+    number. A stop pauses the program. The controllers keep their commands and take new ones, so that resuming
+    goes on with whatever the last one was.
     """
 
     def __init__(self, controller: str, period: float) -> None:
@@ -75,6 +79,7 @@ class Driver:
         self._gripper_times: deque[float] = deque(maxlen=GRIPPER_COMMANDS + 1)
         self._locked_until = -math.inf
         self._target = np.zeros(len(JOINT_NAMES))
+        self._stream = _Stream(CAUGHT_UP / period if controller == POSITION else 0.0)
 
     def place(self, joints: np.ndarray) -> None:
         """The arm stands at `joints`, gripper open, no program runs, and no controller has a command."""
@@ -86,6 +91,7 @@ class Driver:
     def run_program(self) -> None:
         """Start the program; the controllers begin without a command."""
         self._controller.clear()
+        self._stream.begin()
         self.program_running = not self.protective_stop
 
     def stop(self) -> None:
@@ -96,6 +102,7 @@ class Driver:
         """End a protective stop: the program goes on, with the commands that the controllers hold."""
         if self.protective_stop:
             self.protective_stop, self.program_running = False, True
+            self._stream.begin()
 
     @property
     def speed_scaling(self) -> float:
@@ -122,8 +129,9 @@ class Driver:
     def next_target(self) -> np.ndarray:
         """The arm's target (6,) for the next cycle."""
         if self.program_running:
+            arrived = self.forward.arrived if self.forward else 0
             wanted = self._controller.next(self._target, self.period, self.speed_scaling)
-            fault = self._fault(wanted)
+            fault = self._fault(wanted, arrived)
             if fault:
                 self.faults.append(fault)
                 self.stop()
@@ -131,13 +139,14 @@ class Driver:
                 self._target = wanted
         return self._target
 
-    def _fault(self, wanted: np.ndarray) -> str:
-        """Why the robot stops at this target; empty where it does not."""
+    def _fault(self, wanted: np.ndarray, arrived: int) -> str:
+        """Why the robot stops at this target, for which `arrived` commands came; empty where it does not."""
         if not np.isfinite(wanted).all():
             return f"protective stop: the target is not finite: {wanted.tolist()}"
         speed = np.abs(wanted - self._target) / self.period
         worst = int((speed / VELOCITY_MAX).argmax())
-        if speed[worst] > VELOCITY_MAX[worst] * (1.0 + _TOLERANCE):
+        cycles = math.ceil(speed[worst] / VELOCITY_MAX[worst] - _TOLERANCE)
+        if not self._stream.may_move(cycles, arrived):
             return (
                 f"protective stop: the target of {JOINT_NAMES[worst]} moves by"
                 f" {abs(wanted[worst] - self._target[worst]):.4f} rad in a cycle, {speed[worst]:.2f} rad/s;"
@@ -151,3 +160,26 @@ class Driver:
                 f" from {POSITION_MIN[worst]:.4f} to {POSITION_MAX[worst]:.4f}"
             )
         return ""
+
+
+class _Stream:
+    """How far a stream of commands is behind the cycles, of which each should have one."""
+
+    def __init__(self, most: float) -> None:
+        """`most`: cycles that may be made up for."""
+        self._most = most
+        self.begin()
+
+    def begin(self) -> None:
+        """The next command is the first, and not late."""
+        self._behind, self._quiet = 0, math.inf
+
+    def may_move(self, cycles: int, arrived: int) -> bool:
+        """Whether a cycle for which `arrived` commands came may move as far as `cycles` of them."""
+        if arrived:
+            allowed = 1 + self._behind
+            self._behind, self._quiet = max(allowed - max(arrived, cycles, 1), 0), 0
+            return cycles <= allowed
+        self._quiet += 1
+        self._behind = self._behind + 1 if self._quiet <= self._most else 0
+        return cycles <= 1

@@ -31,8 +31,10 @@ from grasp_ros import ur_status
 from grasp_ros.sim_robot import GRIPPER_COMMANDS, SimRobotConfig
 from grasp_ros.sim_topics import FAULTS, OUTCOME
 from grasp_ros.ur_status import LATCHED, RobotMode, SafetyMode, mode_of
-from grasp_sim.contract import GraspState, encode, unpack_state
-from grasp_sim.driver import opening_of
+from grasp_sim.contract import ActionScale, GraspState, decode, encode, unpack_state
+from grasp_sim.driver import finger_of, opening_of
+from grasp_sim.expert import ScriptedExpert
+from grasp_sim.servo import Servo
 from grasp_sim.ur5e import HOME, JOINT_NAMES, Kinematics
 
 JOINTS, POSE, SIZE = "/joint_states", "/object_pose", "/object_size"
@@ -444,3 +446,54 @@ def test_settings_are_checked(given):
     kind = type(getattr(SimRobotConfig(), name))
     with pytest.raises(ValueError, match=re.escape(WRONG[given])):
         SimRobotConfig(**{name: kind(value)})
+
+
+@pytest.mark.slow
+def test_an_object_is_grasped_through_the_topics(start):
+    """The scripted expert hears and commands the robot by messages alone."""
+    robot = start("env:=robosuite-objects")
+    scale, expert, servo = ActionScale(), ScriptedExpert(ActionScale(), "servo", 60.0), Servo()
+    kinematics = Kinematics()
+
+    def state() -> GraspState:
+        arm, pose, size = robot.messages(JOINTS, 1)[0], robot.last(POSE).pose, robot.last(SIZE).vector
+        joints = np.array([arm.position[arm.name.index(name)] for name in JOINT_NAMES])
+        position, quaternion = kinematics.forward(joints)
+        p, q, finger = pose.position, pose.orientation, arm.name.index("finger_joint")
+        return GraspState(
+            joint_positions=joints,
+            joint_velocities=np.zeros(6),
+            tcp_position=position,
+            tcp_quaternion=quaternion,
+            gripper_opening=opening_of(arm.position[finger]),
+            gripper_force=arm.effort[finger],
+            object_position=np.array([p.x, p.y, p.z]),
+            object_quaternion=np.array([q.x, q.y, q.z, q.w]),
+            object_size=np.array([size.x, size.y, size.z]),
+            object_symmetry=json.loads(robot.last(OUTCOME).data)["object_symmetry"],
+            time=stamp_of(arm) / NS,
+        )
+
+    robot.messages(POSE, 1)
+    now, goal, command = state(), None, None
+    servo.reset(now.joint_positions)
+    sent, due, told, begin = now.joint_positions, now.time, None, now.time
+    while not json.loads(robot.last(OUTCOME).data)["success"]:
+        if now.time >= due:  # s of the robot's clock, so that a busy machine only slows it down
+            command = decode(expert.act(now), scale)
+            goal, due = servo.step(now.joint_positions, command), now.time + 0.05
+            hand = [finger_of(command.opening), command.force_limit]
+            if hand != told:  # 20 a second would lock the gripper up
+                robot.send(GRIPPER_COMMANDS, Float64MultiArray(data=hand))
+                told = hand
+        sent = sent + np.clip(goal - sent, -0.015, 0.015)  # of 25 mrad that a cycle may ask for
+        robot.command(sent)
+        now = state()
+        assert robot.heard[FAULTS] == []
+        assert now.time < begin + 20.0
+    outcome = json.loads(robot.last(OUTCOME).data)
+    assert (outcome["grasped"], outcome["broken"]) == (True, False)
+    robot.end()
+    record = np.load(robot.record)
+    assert np.abs(np.diff(record["targets"], axis=0)).max() <= np.pi / 125
+    assert unpack_state(record["states"][-1]).gripper_force == pytest.approx(60.0, rel=0.2)

@@ -90,6 +90,53 @@ def test_a_step_beyond_the_greatest_velocity_stops_the_robot(period, most):
     assert fault.endswith("3.14 rad/s; at most 3.14")
 
 
+@pytest.fixture
+def stream():
+    """2 rad/s at 500 Hz: 4 mrad a command, 6.3 at most. Numbers of the commands that come in each cycle."""
+    driver = running(POSITION)
+    sent = 0
+
+    def send(*arrivals: int) -> tuple[int, int]:
+        nonlocal sent
+        for count in arrivals:
+            for _ in range(count):
+                sent += 1
+                driver.forward.accept((HOME + 0.004 * sent * ONE).tolist())
+            driver.next_target()
+        return len(driver.faults), sent
+
+    return driver, send
+
+
+@pytest.mark.parametrize(
+    ("arrivals", "stops"),
+    [
+        ([1, 1, 0, 2, 1, 0, 0, 3, 1], False),
+        ([1, 0, 0, 1, 2, 2, 1], False),  # late, and made up for bit by bit
+        ([1, 1, 2], True),  # none was late
+        ([1, 0, 2, 2], True),  # made up for already
+        ([1, *[0] * 15, 16], False),  # 30 ms
+        ([1, *[0] * 16, 17], True),  # longer: a new beginning
+        ([1, *[0] * 16, 1, 0, 2], False),
+        ([0, 0, 2], True),  # the first is not late
+    ],
+)
+def test_commands_of_a_stream_that_are_late_may_be_made_up_for(arrivals, stops, stream):
+    driver, send = stream
+    faults, sent = send(*arrivals)
+    assert faults == stops
+    if not stops:
+        np.testing.assert_allclose(driver.next_target(), HOME + 0.004 * sent * ONE)
+
+
+def test_a_stop_breaks_the_stream(stream):
+    driver, send = stream
+    assert send(1, 0, 0)[0] == 0
+    driver.stop()
+    driver.resume()
+    assert send(3)[0] == 1
+
+
 def test_a_velocity_beyond_the_greatest_and_a_position_beyond_the_limits_stop_the_robot():
     driver = running(VELOCITY)
     driver.forward.accept([0, 0, 3.15, 0, 0, 0])

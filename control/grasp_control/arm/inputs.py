@@ -19,12 +19,20 @@ _SAME_STAMP = 1e-6
 def joint_vector(values: object) -> np.ndarray | None:
     """A copy as (6,) float64; None if these are not six finite numbers."""
     try:
-        joints = np.array(values, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
+        given = np.asarray(values)
+    except (TypeError, ValueError, OverflowError):  # rows of different lengths, and the like
         return None
-    if joints.shape != (ur5e.DOF,) or not np.isfinite(joints).all():
+    if given.shape != (ur5e.DOF,) or given.dtype.kind not in "fiu":
         return None
-    return joints
+    joints = given.astype(np.float64)
+    return joints if np.isfinite(joints).all() else None
+
+
+def shortly(values: object) -> str:
+    """The same for people, on one line, however much it is."""
+    if hasattr(values, "__len__") and len(values) != ur5e.DOF:  # type: ignore[arg-type]
+        return f"{len(values)} of them"  # type: ignore[arg-type]
+    return " ".join(repr(values).split())[:120]
 
 
 class Source:

@@ -28,6 +28,8 @@ HALVINGS = 5
 """Of the interval between braking and the wanted velocity, in search of the fastest that is safe."""
 APPROACH = 0.9
 """Share of the greatest deceleration that is planned with when stopping at a target."""
+SLIDING = 0.02
+"""Per cycle, of the distance from a plane to twice its margin: how fast the tool closes in on that."""
 ROUNDING = 1e-9
 """By which a posture may miss a margin, so that one at rest on it is not taken to be outside."""
 
@@ -49,8 +51,8 @@ def brake(velocities, slowing, out):
 
 
 @jit
-def _want(joints, velocities, target, target_motion, fastest, slowing, low, high, wanted, out):
-    """Fill `wanted` (6,) with the velocities that lead to the target and stop there, geometry aside."""
+def _want(joints, target, target_motion, fastest, slowing, low, high, wanted, out):
+    """Fill `wanted` (6,) with the velocities that lead to the target and stop there, whatever is now."""
     most = 0.0
     for j in range(6):
         goal, moves = target[j], target_motion[j]
@@ -63,32 +65,33 @@ def _want(joints, velocities, target, target_motion, fastest, slowing, low, high
         stopping = step * (np.sqrt(0.25 + 2.0 * abs(left) / step) - 0.5)
         wanted[j] = moves + np.sign(left) * min(abs(left), stopping)
         most = max(most, abs(wanted[j]))
-    share = 1.0
     if most > fastest:
         out[2] = 1
-        share = fastest / most
-    for j in range(6):
-        wanted[j] = min(max(wanted[j] * share, velocities[j] - slowing[j]), velocities[j] + slowing[j])
+        wanted *= fastest / most
 
 
 @jit
-def _slide(matrix, velocities, fastest, slowing, constraint, trial):
-    """Take from `trial` (6,) the part that leads through a plane; False if that is impossible.
+def _slide(matrix, twist, axis, inwards, least, velocities, fastest, slowing, trial):
+    """Fill `trial` (6,) with velocities along a plane; False if the wanted ones do not lead through it.
 
-    `matrix` (6, 6) is the Jacobian: the tool keeps its turn, only its velocity across the plane vanishes.
+    `twist` (6,) is what the TCP shall do; along `axis`, times `inwards`, it is raised to `least`. All joints
+    change by the same share, since the velocities now and those wanted may both be along the plane.
     """
-    axis = constraint // 2 if constraint < 6 else 2
-    inwards = -1.0 if constraint < 6 and constraint % 2 == 1 else 1.0
-    twist = np.zeros(6)
-    for j in range(6):
-        twist[axis] -= matrix[axis, j] * trial[j]
-    if inwards * twist[axis] <= 0.0:
+    if inwards * twist[axis] >= least:
         return False
-    trial += np.linalg.solve(matrix, twist)
+    twist[axis] = inwards * least
+    trial[:] = np.linalg.solve(matrix, twist)
+    most, share = 0.0, 1.0
     for j in range(6):
-        trial[j] = min(max(trial[j], velocities[j] - slowing[j]), velocities[j] + slowing[j])
-        if abs(trial[j]) > max(abs(velocities[j]), fastest):
-            return False
+        most = max(most, abs(trial[j]))
+    if most > fastest:
+        trial *= fastest / most
+    for j in range(6):
+        change = abs(trial[j] - velocities[j])
+        if change > slowing[j]:
+            share = min(share, slowing[j] / change)
+    for j in range(6):
+        trial[j] = velocities[j] + share * (trial[j] - velocities[j])
     return True
 
 
@@ -129,8 +132,9 @@ def _compile_check(stamp: int) -> Callable[..., Any]:
                     return i
                 closest[i] = min(closest[i], found[i])
                 # This posture proves the way up to found / rate, the next one backwards by margin / rate.
-                if rates[i] * ahead > found[i] + margins[i]:
-                    ahead = (found[i] + margins[i]) / rates[i]
+                room = max(found[i] + margins[i], 0.0)
+                if rates[i] * ahead > room:
+                    ahead = room / rates[i]
             if done >= 1.0 or length == 0.0:
                 return CLEAR
             done = min(1.0, done + ahead)
@@ -167,35 +171,46 @@ def _compile_advance(stamp: int) -> Callable[..., Any]:
         assert stamp >= 0
         out[0], out[1], out[2], out[3] = CLEAR, -1, 0, 0
         safe, wanted, closest = np.empty(6), np.empty(6), np.empty(geometry.COUNT)
-        _want(joints, velocities, target, target_motion, fastest, slowing, low, high, wanted, out)
+        _want(joints, target, target_motion, fastest, slowing, low, high, wanted, out)
         trial = wanted.copy()
+        for j in range(6):
+            trial[j] = min(max(trial[j], velocities[j] - slowing[j]), velocities[j] + slowing[j])
         broken = check(joints, trial, slowing, low, high, limits, margins, closest)
         if broken != CLEAR:
             out[0] = broken
-            for _ in range(2):  # planes, at most an edge
-                if not 0 <= broken < _CARTESIAN:
-                    break
-                if not _slide(jacobian(joints), velocities, fastest, slowing, broken, trial):
-                    break
-                broken = check(joints, trial, slowing, low, high, limits, margins, closest)
-            # `safe` is known to be; from it go towards `wanted` as far as that is.
+            further = trial.copy()
+            if 0 <= broken < _CARTESIAN:
+                matrix, found = jacobian(joints), np.empty(geometry.COUNT)
+                twist = matrix @ wanted
+                clearances(joints, limits, found)
+                for _ in range(2):  # planes, at most an edge
+                    axis = broken // 2 if broken < 6 else 2
+                    inwards = -1.0 if broken < 6 and broken % 2 == 1 else 1.0
+                    slowest = SLIDING * (2.0 * least[broken] - found[broken])
+                    if not _slide(matrix, twist, axis, inwards, slowest, velocities, fastest, slowing, trial):
+                        break
+                    broken = check(joints, trial, slowing, low, high, limits, margins, closest)
+                    if not 0 <= broken < _CARTESIAN:
+                        break
+            # `safe` is known to be; from it go `further` as far as that is.
             proven = closest.copy()
             if broken == CLEAR:
                 out[3] = 1
                 safe[:] = trial
             else:
                 brake(velocities, slowing, safe)
+                further[:] = trial
                 proven[:] = -np.inf  # on the way of braking nothing new is known
             share, width = 0.0, 1.0
             for _ in range(HALVINGS):
                 width *= 0.5
                 for j in range(6):
-                    trial[j] = safe[j] + (share + width) * (wanted[j] - safe[j])
+                    trial[j] = safe[j] + (share + width) * (further[j] - safe[j])
                 if check(joints, trial, slowing, low, high, limits, margins, closest) == CLEAR:
                     share += width
                     proven[:] = closest
             for j in range(6):
-                trial[j] = safe[j] + share * (wanted[j] - safe[j])
+                trial[j] = safe[j] + share * (further[j] - safe[j])
             closest[:] = proven
         for j in range(6):
             joints[j] += trial[j]

@@ -181,6 +181,16 @@ KINDS: dict[str, Kind] = {
         "The gripper's state is missing or too old.",
         "Check the gripper bridge, or set gripper_max_age=.inf where there is none.",
     ),
+    "gripper_future": Kind(
+        Status.HOLD,
+        "The gripper's state is stamped in the future.",
+        "Synchronise the clocks of the computers.",
+    ),
+    "gripper_back": Kind(
+        Status.HOLD,
+        "The gripper's state is stamped earlier than the one before.",
+        "Look for a second publisher of the gripper's state.",
+    ),
     # ---- limits of the motion
     "velocity_limit": Kind(
         Status.LIMITED,

@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from grasp_control.arm import geometry, motion
-from grasp_control.arm.inputs import Source, joint_vector
+from grasp_control.arm.inputs import Source, joint_vector, shortly
 from grasp_control.arm.limits import SafetyConfig
 from grasp_control.arm.reasons import Reason, Status
 from grasp_sim import ur5e
@@ -117,9 +117,7 @@ class SafetyFilter:
         see whether the arm rests."""
         joints = joint_vector(positions)
         if joints is None:
-            self._measured.refuse(
-                "invalid", f"joint positions are not six finite numbers: {positions!r:.200}"
-            )
+            self._measured.refuse("invalid", f"not six finite numbers: {shortly(positions)}")
             return
         if not joints.any():
             self._measured.refuse("zeros", "all joint positions are exactly 0")
@@ -142,7 +140,7 @@ class SafetyFilter:
         joints = joint_vector(positions)
         if joints is None:
             self._setpoint.present = False
-            self._setpoint.refuse("invalid", f"not six finite numbers: {positions!r:.200}")
+            self._setpoint.refuse("invalid", f"not six finite numbers: {shortly(positions)}")
             return
         away = np.abs(joints - self._joints)
         most = self.config.setpoint_jump_max
@@ -189,10 +187,10 @@ class SafetyFilter:
     def step(self, now: float) -> Verdict:
         """The command of this cycle; `now` in s. At most one per cycle, or none is answered."""
         if not (isfinite(now) and now >= self._last_step):
-            self._lose_clock(now)
-        if not isfinite(now):
-            self._last = self._hold([self._restart] if self._restart else [], self._last_step)
-            return self._last
+            lost = self._lose_clock(now)
+            if not isfinite(now):
+                self._last = self._hold([lost], self._last_step)
+                return self._last
         if now < self._due - _JITTER * self.config.period:
             return self._last._replace(positions=None, velocities=None)
         self._check_gap(now)
@@ -212,15 +210,16 @@ class SafetyFilter:
             self._last = self._hold(faults, now) if faults else self._move(now)
         return self._last
 
-    def _lose_clock(self, now: float) -> None:
+    def _lose_clock(self, now: float) -> Reason:
         """All ages are worthless: start again with what comes from now on."""
         for source in (self._measured, self._setpoint, self._gripper):
             source.forget()
         self._anchor, self._rests_since, self._blocked_since = np.full(ur5e.DOF, inf), inf, inf
-        text = f"the clock went from {self._last_step:.3f} s to {now:.3f} s"
+        lost = Reason("clock_back", f"the clock went from {self._last_step:.3f} s to {now:.3f} s")
         if isfinite(now):
             self._last_step = self._due = self._ramp_from = now
-        self._need_start(Reason("clock_back", text), self._last_step + self.config.resume_delay)
+        self._need_start(lost, self._last_step + self.config.resume_delay)
+        return lost
 
     def _check_gap(self, now: float) -> None:
         gap = now - self._last_step
@@ -229,7 +228,7 @@ class SafetyFilter:
         text = f"{gap:.3f} s passed between two cycles; at most {self.config.cycle_gap_max:g} s is allowed"
         # The arm has stopped on the last command by itself: go on from rest, as another sequence of commands.
         self._place(self._joints)
-        self._need_start(Reason("cycle_gap", text), now)
+        self._need_start(Reason("cycle_gap", text), max(self._start_at, now))
 
     def _pause(self) -> Reason | None:
         if self._program is None and self.config.require_program:
@@ -312,7 +311,7 @@ class SafetyFilter:
         measured = self._place_measured
         if now - self._rests_since < self.config.settle_time:
             text = f"the arm has not rested for {self.config.settle_time:g} s yet"
-            return [*reasons, Reason("arm_moving", text)]
+            return reasons or [Reason("arm_moving", text)]
         waiting = pause is None and now < self._start_at
         if waiting:
             reasons.append(Reason("resume_delay", f"the arm may start in {self._start_at - now:.1f} s"))

@@ -12,6 +12,7 @@ ARGS ?=
 PYTHON ?=
 
 STAMP := .venv/.installed
+MESSAGES := .venv/.grasp_msgs
 VENV_PYTHON := .venv/bin/python
 PIP := $(VENV_PYTHON) -m pip --disable-pip-version-check
 
@@ -20,17 +21,19 @@ ifneq ($(shell cat $(STAMP) 2>/dev/null),$(CURDIR))
 $(shell rm -f $(STAMP))
 endif
 
-.PHONY: help install train test check lock clean
+.PHONY: help install grasp-msgs train test check lock clean
 
 help:  ## List the targets
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 16
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 16
 
-install: $(STAMP)  ## Set up .venv (done by the other targets when needed)
+install: $(STAMP) $(MESSAGES)  ## Set up .venv (done by the other targets when needed)
+
+grasp-msgs: $(MESSAGES)  ## Build the Grasp action for ROS 2 into .venv (part of install; half a minute)
 
 train: $(STAMP)  ## Train the grasp policy; SEED=0, more settings in ARGS="group.key=value ..."
 	.venv/bin/grasp-train seed=$(SEED) $(ARGS)
 
-test: $(STAMP)  ## Run all tests; ARGS="-k name" narrows them
+test: $(STAMP) $(MESSAGES)  ## Run all tests; ARGS="-k name" narrows them
 	OMP_NUM_THREADS=1 $(VENV_PYTHON) -m pytest $(ARGS)
 
 check: $(STAMP)  ## Lint, check the formatting and the types
@@ -39,7 +42,7 @@ check: $(STAMP)  ## Lint, check the formatting and the types
 	$(VENV_PYTHON) -m pyright
 
 lock: $(STAMP)  ## Resolve all extras anew and write requirements.lock
-	$(PIP) install --upgrade --upgrade-strategy eager -e '.[ros,teleop,exchange,ray,baselines,dev]'
+	$(PIP) install --upgrade --upgrade-strategy eager -e '.[ros,ros-build,teleop,exchange,ray,baselines,dev]'
 	$(VENV_PYTHON) -c "$$WRITE_LOCK" > requirements.lock.new
 	mv requirements.lock.new requirements.lock
 
@@ -51,11 +54,15 @@ $(STAMP): pyproject.toml requirements.lock
 	@python="$$($(find_python))"; "$$python" -c "$$REQUIRE_COMPILER"; \
 	if ! $(VENV_PYTHON) -c $(is_311) 2>/dev/null; then "$$python" -m venv --clear .venv; fi
 	@echo "Installing the packages of requirements.lock into .venv; this takes a few minutes."
-	$(PIP) install -qq --constraint requirements.lock -e '.[ros,teleop,exchange,baselines,dev]'
+	$(PIP) install -qq --constraint requirements.lock -e '.[ros,ros-build,teleop,exchange,baselines,dev]'
 	@# robosuite asks for opencv-python, which shares the folder cv2 with the headless build and needs a
 	@# libGL.so.1 that servers lack. The one installed last wins.
 	$(PIP) install -qq --constraint requirements.lock --force-reinstall --no-deps opencv-python-headless
 	@echo "$(CURDIR)" > $(STAMP)
+
+$(MESSAGES): $(STAMP) $(wildcard ros_nodes/grasp_msgs/* ros_nodes/grasp_msgs/*/*)
+	@echo "Building grasp_msgs."
+	$(VENV_PYTHON) ros_nodes/grasp_msgs/wheels/build.py $(MESSAGES)
 
 is_311 := 'import sys, venv, ensurepip; sys.exit(sys.version_info[:2] != (3, 11))'
 

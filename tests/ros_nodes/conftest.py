@@ -27,10 +27,11 @@ class Peer:
         self.context = Context()
         init(context=self.context, signal_handler_options=SignalHandlerOptions.NO)
         self.node = Node(name, context=self.context)
-        self._executor = SingleThreadedExecutor(context=self.context)
-        self._executor.add_node(self.node)
+        self.executor = SingleThreadedExecutor(context=self.context)
+        self.executor.add_node(self.node)
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
+        self.thread_id: int | None = None
 
     def hear(self, kind, topic: str, qos=10) -> list:
         """The messages of a topic, as they come."""
@@ -48,13 +49,14 @@ class Peer:
         self._stop.set()
         if self._thread:
             self._thread.join()
-        self._executor.shutdown()
+        self.executor.shutdown()
         self.node.destroy_node()
         self.context.try_shutdown()
 
     def _spin(self) -> None:
+        self.thread_id = threading.get_ident()
         while not self._stop.is_set():
-            self._executor.spin_once(timeout_sec=0.05)
+            self.executor.spin_once(timeout_sec=0.05)
 
 
 @pytest.fixture

@@ -22,6 +22,7 @@ from grasp_ros import names
 from grasp_ros.convert import GRIPPER_JOINT, NS, gripper_message
 from grasp_ros.diagnostics import Diagnostics, Level
 from grasp_ros.gripper_driver import INTERFACES, TOPIC, open_driver
+from grasp_ros.newest import Newest
 from grasp_ros.process import run_node
 from grasp_ros.qos import RELIABLE, heard_from_all
 from grasp_ros.spin import spin
@@ -58,6 +59,8 @@ class GripperBridgeConfig:
     """Where commands go as a topic: std_msgs/Float64MultiArray [finger joint (rad), force (N)]."""
     driver_action: str = "/robotiq_gripper_controller/gripper_cmd"
     """Where commands go as an action."""
+    state_rate: float = 100.0
+    """Hz at which the gripper's state is published, or the driver's if that is less."""
     state_age: float = 0.2
     """s without a state of the finger joint after which the driver counts as silent."""
     units: FingerUnits = field(default_factory=FingerUnits)
@@ -70,6 +73,8 @@ class GripperBridgeConfig:
     def __post_init__(self) -> None:
         if self.interface not in INTERFACES:
             raise ValueError(f"interface={self.interface!r}: it must be one of {', '.join(INTERFACES)}.")
+        if not 1.0 <= self.state_rate <= 1000.0:
+            raise ValueError(f"state_rate={self.state_rate} must be from 1 to 1000 Hz.")
         if not 0.0 < self.state_age < math.inf:
             raise ValueError(f"state_age={self.state_age}: it must be above 0 s.")
         if self.limits.opening_max > self.units.stroke:
@@ -102,7 +107,7 @@ class GripperBridge:
             lambda why: self._happened("driver", why),
         )
         self._publisher = node.create_publisher(JointState, config.gripper, RELIABLE)
-        node.create_subscription(JointState, config.joint_states, self._on_states, heard_from_all(10))
+        self._newest = Newest(node, JointState, config.joint_states, heard_from_all(10), self._on_arrival)
         # Reliable, since the last command must arrive; whoever offers less is named.
         mismatch = SubscriptionEventCallbacks(incompatible_qos=self._on_incompatible)
         node.create_subscription(
@@ -110,8 +115,17 @@ class GripperBridge:
         )
         self._timer = node.create_timer(0.1, self._report, clock=Clock(clock_type=ClockType.STEADY_TIME))
 
-    def _on_states(self, message: JointState) -> None:
-        now = time.monotonic()
+    def _on_arrival(self) -> None:
+        """Look at the finger joint as often as its state is published, and not 500 times a second."""
+        now = self._newest.received
+        early = self._state_at is not None and now - self._state_at < 0.9 / self._config.state_rate
+        if early or (self._state_at is not None and not self._newest.holds(self._config.finger_joint)):
+            return
+        message = self._newest.take()
+        if message is not None:
+            self._on_states(message, now)
+
+    def _on_states(self, message: JointState, now: float) -> None:
         self._heard = list(message.name)
         if self._config.finger_joint not in self._heard:
             return  # another broadcaster's joints; missed for too long, `_report` says so

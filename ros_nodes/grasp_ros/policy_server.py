@@ -34,6 +34,7 @@ from grasp_demos.topics import Topics
 from grasp_ros import names
 from grasp_ros.convert import action_message, time_message
 from grasp_ros.diagnostics import Diagnostics, Level, status_message
+from grasp_ros.grasp_action import offer_grasp_action
 from grasp_ros.newest import Newest
 from grasp_ros.process import run_node
 from grasp_ros.qos import LATCHED, NEWEST, RELIABLE
@@ -45,7 +46,7 @@ HELP = """Serve a policy bundle: compute an action 20 times a second while a gra
 
 A lifecycle node; with autostart:=true it configures and activates itself. Begin a grasp with
   ros2 service call /policy_server/start std_srvs/srv/Trigger
-and stop it with /policy_server/stop. shadow:=true computes and says, and commands nothing.
+or the action /grasp, and stop it with /policy_server/stop. shadow:=true computes and says, and commands nothing.
 """
 
 WATCH_S = 0.01
@@ -352,7 +353,12 @@ def run(node: Node, config: PolicyServerConfig) -> None:
     node.take(config)
     if config.autostart and node.trigger_configure() is TransitionCallbackReturn.SUCCESS:
         node.trigger_activate()
-    spin(node)
+    action = offer_grasp_action(node, node)
+    try:
+        spin(node)
+    finally:
+        if action is not None:
+            action.close()
 
 
 def main() -> int:

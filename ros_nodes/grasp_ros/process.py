@@ -18,8 +18,6 @@ from grasp_sim.cli_help import describe
 from grasp_sim.errors import UserError
 
 EXIT_USER_ERROR = 1
-RCLError = rclpy_implementation.RCLError
-
 _RCLError = rclpy_implementation.RCLError
 
 

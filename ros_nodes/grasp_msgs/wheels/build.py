@@ -1,7 +1,7 @@
 """Builds grasp_msgs against the ROS 2 wheels of the environment whose Python runs this, installs it there.
 
-Usage: python build.py STAMP; the file STAMP is written when it is done. With a ROS distribution nothing of this
-folder is needed: colcon builds the package by its CMakeLists.txt.
+Usage: python build.py STAMP; the file STAMP is written when it is done. With a ROS distribution nothing of
+this folder is needed: colcon builds the package by its CMakeLists.txt.
 """
 
 from __future__ import annotations

@@ -46,7 +46,8 @@ HELP = """Serve a policy bundle: compute an action 20 times a second while a gra
 
 A lifecycle node; with autostart:=true it configures and activates itself. Begin a grasp with
   ros2 service call /policy_server/start std_srvs/srv/Trigger
-or the action /grasp, and stop it with /policy_server/stop. shadow:=true computes and says, and commands nothing.
+or the action /grasp, and stop it with /policy_server/stop. shadow:=true computes and says what it would do,
+and commands nothing.
 """
 
 WATCH_S = 0.01

@@ -1,5 +1,7 @@
 """The policy bundle (C3): a directory with `policy.onnx` and `manifest.json`, all that a robot needs.
 
+Beside them lie the network as it was trained (`original.py`) and every episode of its proof (`proof.py`).
+
 The network holds its own normalisation and bounds: raw windows in, actions in [-1, 1] and the same actions as
 commands in physical units out. Only exporting, and checking against the original, need torch.
 
@@ -10,8 +12,10 @@ Shapes: B batch, O observation dimension, A = 6 action dimension, W = context * 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -127,19 +131,31 @@ class BundlePolicy:
         return action, command
 
 
-def export_bundle(path: Path | str, network: torch.nn.Module, *, manifest: Manifest) -> Check:
+def export_bundle(
+    path: Path | str,
+    network: torch.nn.Module,
+    *,
+    manifest: Manifest,
+    notes: Mapping[str, str] = MappingProxyType({}),
+) -> Check:
     """Write the bundle directory `path`, whole or not at all, replacing a bundle that is there.
+
+    A `DistilledPolicy` is kept as it was trained, too (`original.py`): the robot has no use for it, but
+    `grasp-bundle check` compares the exported network with it.
 
     Args:
         path: the bundle's directory.
         network: (B, W) raw windows -> (B, A) actions in [-1, 1], float32; it is not changed.
         manifest: what the network was trained for; the digest is filled in here.
+        notes: names and texts of further files for people.
 
     Returns:
         The parity check of the written file. Raises BundleError if that fails, if the manifest has a fault,
         or if `path` is something other than a bundle; nothing at `path` is touched then.
     """
     from grasp_control.bundle_export import write_onnx
+    from grasp_control.networks import DistilledPolicy
+    from grasp_control.original import ORIGINAL_FILE, save_original
 
     path = Path(path)
     require_bundle_or_nothing(path)
@@ -148,6 +164,10 @@ def export_bundle(path: Path | str, network: torch.nn.Module, *, manifest: Manif
         write_onnx(partial / NETWORK_FILE, network, manifest)
         manifest = replace(manifest, network_sha256=sha256_of(partial / NETWORK_FILE))
         (partial / MANIFEST_FILE).write_text(manifest.to_json())
+        if isinstance(network, DistilledPolicy):
+            save_original(partial / ORIGINAL_FILE, network)
+        for name, text in notes.items():
+            (partial / name).write_text(text)
         return _check(load_bundle(partial, expect=None), network, path)
 
 
@@ -169,18 +189,7 @@ def load_bundle(path: Path | str, *, expect: Expectation | None) -> BundlePolicy
         BundleError: one line for each fault: what was asked, what the bundle has, what to do.
     """
     path = Path(path)
-    for name in (NETWORK_FILE, MANIFEST_FILE):
-        if not (path / name).is_file():
-            inside = path / "bundle"
-            if (inside / MANIFEST_FILE).is_file():
-                raise BundleError(f"{path} is not a policy bundle, but {inside} is: give that directory.")
-            held = sorted(entry.name for entry in path.iterdir()) if path.is_dir() else "no such directory"
-            raise BundleError(
-                f"{path / name} is missing (found: {held}): give the directory that grasp-distill wrote."
-            )
-    manifest = Manifest.from_json(
-        (path / MANIFEST_FILE).read_text(errors="replace"), str(path / MANIFEST_FILE)
-    )
+    manifest = read_manifest(path)
     faults = contract_faults(manifest) + (expect.faults(manifest) if expect else [])
     if faults:
         raise BundleError("\n".join(f"{path}: {fault}" for fault in faults))
@@ -196,6 +205,23 @@ def load_bundle(path: Path | str, *, expect: Expectation | None) -> BundlePolicy
     if expect is not None:
         _probe(policy, path)
     return policy
+
+
+def read_manifest(path: Path) -> Manifest:
+    """What the bundle in the directory `path` says of itself; BundleError where files are missing or damaged.
+
+    Neither is it compared with the installed contract, nor the network with its digest.
+    """
+    for name in (NETWORK_FILE, MANIFEST_FILE):
+        if not (path / name).is_file():
+            inside = path / "bundle"
+            if (inside / MANIFEST_FILE).is_file():
+                raise BundleError(f"{path} is not a policy bundle, but {inside} is: give that directory.")
+            held = sorted(entry.name for entry in path.iterdir()) if path.is_dir() else "no such directory"
+            raise BundleError(
+                f"{path / name} is missing (found: {held}): give the directory that grasp-distill wrote."
+            )
+    return Manifest.from_json((path / MANIFEST_FILE).read_text(errors="replace"), str(path / MANIFEST_FILE))
 
 
 def _probe(policy: BundlePolicy, path: Path) -> None:

@@ -56,22 +56,27 @@ class DistillConfig:
     """Distillation of the hybrid policy into one network."""
 
     env_steps: int = 1000
-    """Environment steps of on-policy distillation: the student acts, the teacher labels. They are part of
-    the run's `env_steps`."""
+    """Environment steps of on-policy distillation for each teacher: the student acts, the teacher labels. In
+    grasp-train they are part of the run's `env_steps`."""
     updates: int = 6000
-    """Student updates in all."""
+    """Student updates for each teacher."""
     batch_size: int = 256
     """Rows per update."""
     learning_rate: float = 1e-3
     """Step size at the start; falls to zero on a cosine."""
     memory_rows: int = 8192
-    """Windows of successful episodes that the first labels are made on."""
+    """Windows of successful episodes of each teacher that the first labels are made on."""
+    force_expectile: float = 0.5
+    """Which grip force the student learns where the same window is labelled with several: 0.5 their mean,
+    towards 0 the gentlest."""
 
     def __post_init__(self) -> None:
         """Check the ranges."""
         require_at_least(self, {"updates": 1, "batch_size": 1, "memory_rows": 1, "env_steps": 0}, "distill.")
         if not 0 < self.learning_rate < math.inf:
             raise ValueError(f"distill.learning_rate={self.learning_rate} must be positive.")
+        if not 0 < self.force_expectile < 1:
+            raise ValueError(f"distill.force_expectile={self.force_expectile} must lie between 0 and 1.")
         limits = {"updates": MAX_ENV_STEPS, "env_steps": MAX_ENV_STEPS, "batch_size": MAX_BATCH}
         require_at_most(self, limits | {"memory_rows": MAX_CAPACITY, "learning_rate": 1}, "distill.")
 

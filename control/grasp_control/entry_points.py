@@ -20,6 +20,11 @@ def distill() -> int:
     return start("grasp-distill", "grasp_control.distill:main")
 
 
+def bundle() -> int:
+    """`grasp-bundle`."""
+    return start("grasp-bundle", "grasp_control.bundle_command:main")
+
+
 def bench() -> int:
     """`grasp-bench`."""
     return start("grasp-bench", "grasp_control.bench:main")

@@ -119,7 +119,6 @@ def evaluate_alone(
         raise UserError(
             f"the bundle's own run failed after {len(results)} of {len(seeds)} episodes: {errors}"
         )
-    advance(total=len(seeds), note=success_note(results))
     return results
 
 

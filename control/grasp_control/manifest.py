@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import json
 import math
-import re
-import sys
-from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from grasp_control.memory.window import MAX_LENGTH
+from grasp_control.limits import Limits
+from grasp_control.manifest_fields import LIMITS, MANIFEST, SCALE, TRAINING, inconsistent, read_fields
 from grasp_sim.contract import (
     ACTION_NAMES,
     CONTRACT_VERSION,
@@ -26,7 +24,7 @@ from grasp_sim.contract import (
 )
 from grasp_sim.errors import UserError
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """Raised whenever the manifest's fields change."""
 
 OBSERVATION_UNITS: tuple[str, ...] = ("m", "m", "N", "m", "m", "m", "1", "1", "m", "m", "m", "m", "s")
@@ -47,7 +45,7 @@ class BundleError(UserError):
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """Where a policy comes from."""
+    """A run whose policy is in the network, and how the network does on the run's task."""
 
     run_id: str
     algorithm: str
@@ -58,6 +56,15 @@ class Training:
     """Number of demonstration episodes used."""
     packages: dict[str, str]
     """Installed versions, by distribution name."""
+    task: str
+    """The environment that it learned in, such as pybullet-objects."""
+    control_mode: str
+    """In which it acted there."""
+    context: int
+    """Pairs in its own window."""
+    success: dict[str, float] = field(default_factory=dict)
+    """Measured on `episodes` fresh episodes of the task: `success_rate` of the network and, by grasp-distill,
+    `teacher_success_rate` of the run's own policy on the same episodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +75,15 @@ class Manifest:
     gripper: str
     control_mode: str
     task: str
+    """The environments that it was trained in, joined by ", "."""
     action_scale: ActionScale
     context: int
     """C, pairs of (observation, previous executed action) in one window."""
-    training: Training
+    training: tuple[Training, ...]
+    """The runs that were distilled, one or more."""
     success: dict[str, float]
-    """Measured figures by name, e.g. `{"success_rate": 0.94, "episodes": 100}`."""
+    """Measured figures by name, e.g. `{"success_rate": 0.94, "episodes": 100}`; over all the runs' tasks."""
+    limits: Limits = field(default_factory=Limits)
     rate_hz: float = POLICY_RATE_HZ
     observation_names: tuple[str, ...] = OBSERVATION_NAMES
     observation_units: tuple[str, ...] = OBSERVATION_UNITS
@@ -89,6 +99,11 @@ class Manifest:
     def window_width(self) -> int:
         """W of the network's input: context * (observation + action widths)."""
         return self.context * (len(self.observation_names) + len(self.action_names))
+
+    @property
+    def runs(self) -> str:
+        """The ids of the runs that were distilled, for a title or a table."""
+        return " + ".join(run.run_id for run in self.training)
 
     def to_json(self) -> str:
         """The manifest file's text."""
@@ -117,14 +132,23 @@ class Manifest:
                 f"{SCHEMA_VERSION}: export the bundle again, or install the version it was made with."
             )
         faults: list[str] = []
-        values = _read(data, _MANIFEST, "", faults)
-        scale = _read(values.get("action_scale"), _SCALE, "action_scale.", faults)
-        training = _read(values.get("training"), _TRAINING, "training.", faults)
+        values = read_fields(data, MANIFEST, "", faults)
+        scale = read_fields(values.get("action_scale"), SCALE, "action_scale.", faults)
+        limits = read_fields(values.get("limits"), LIMITS, "limits.", faults)
+        training = [
+            read_fields(run, TRAINING, f"training[{number}].", faults)
+            for number, run in enumerate(values.get("training", []))
+        ]
         if not faults:
-            faults += _inconsistent(values, scale)
+            faults += inconsistent(values, scale, limits)
         if faults:
             raise BundleError("\n".join(f"{origin}: {fault}" for fault in faults))
-        return cls(**{**values, "action_scale": ActionScale(**scale), "training": Training(**training)})
+        parts = {
+            "action_scale": ActionScale(**scale),
+            "limits": Limits(**limits),
+            "training": tuple(Training(**run) for run in training),
+        }
+        return cls(**{**values, **parts})
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +160,7 @@ class Expectation:
     control_mode: str = "servo"
     rate_hz: float = POLICY_RATE_HZ
     action_scale: ActionScale = field(default_factory=ActionScale)
+    limits: Limits = field(default_factory=Limits)
 
     def faults(self, manifest: Manifest) -> list[str]:
         """One line for each way in which the bundle does not fit; empty when it does."""
@@ -156,6 +181,13 @@ class Expectation:
                 faults.append(
                     f"action_scale.{scale.name} {wanted!r} is asked for, the bundle has {found!r}: "
                     "set the robot's action scale to the bundle's or retrain with this one."
+                )
+        for limit in fields(Limits):
+            wanted, found = (np.asarray(getattr(side.limits, limit.name)) for side in (self, manifest))
+            if not np.allclose(wanted, found, rtol=1e-9, atol=0.0):
+                faults.append(
+                    f"limits.{limit.name} {wanted.tolist()!r} is asked for, the bundle has "
+                    f"{found.tolist()!r}: set the servo's limits to the bundle's or retrain with these."
                 )
         return faults
 
@@ -183,101 +215,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, np.generic):
         return value.item()
     raise BundleError(f"the manifest holds {value!r}, a {type(value).__name__}, which JSON cannot hold.")
-
-
-class _Kind(NamedTuple):
-    """A kind of JSON value: the words that name it in an error, and its test."""
-
-    words: str
-    accepts: Callable[[Any], bool]
-
-
-def _is_number(value: Any) -> bool:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return number and abs(value) <= sys.float_info.max  # False for NaN; a whole number may be larger
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str) and value != ""
-
-
-def _by_name(accepts: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    return lambda value: isinstance(value, dict) and all(map(accepts, value.values()))
-
-
-_TEXT = _Kind("a non-empty text", _is_text)
-_NUMBER = _Kind("a finite number", _is_number)
-_COUNT = _Kind("a whole number, 0 or more", lambda v: _is_number(v) and isinstance(v, int) and v >= 0)
-_TEXTS = _Kind("a list of texts", lambda v: isinstance(v, list) and v != [] and all(map(_is_text, v)))
-_TEXT_BY_NAME = _Kind("texts by name", _by_name(_is_text))
-_NUMBER_BY_NAME = _Kind("finite numbers by name", _by_name(_is_number))
-_OBJECT = _Kind("a JSON object", lambda v: isinstance(v, dict))
-_DIGEST = _Kind(
-    "64 hexadecimal digits", lambda v: isinstance(v, str) and bool(re.fullmatch("[0-9a-f]{64}", v))
-)
-
-_MANIFEST = {
-    "robot": _TEXT,
-    "gripper": _TEXT,
-    "control_mode": _TEXT,
-    "task": _TEXT,
-    "action_scale": _OBJECT,
-    "context": _COUNT,
-    "training": _OBJECT,
-    "success": _NUMBER_BY_NAME,
-    "rate_hz": _NUMBER,
-    "observation_names": _TEXTS,
-    "observation_units": _TEXTS,
-    "action_names": _TEXTS,
-    "command_units": _TEXTS,
-    "frames": _TEXT_BY_NAME,
-    "contract_version": _COUNT,
-    "schema_version": _COUNT,
-    "network_sha256": _DIGEST,
-}
-_SCALE = {scale.name: _NUMBER for scale in fields(ActionScale)}
-_TRAINING = {
-    "run_id": _TEXT,
-    "algorithm": _TEXT,
-    "seed": _COUNT,
-    "env_steps": _COUNT,
-    "demonstrations": _COUNT,
-    "packages": _TEXT_BY_NAME,
-}
-
-
-def _read(data: Any, kinds: Mapping[str, _Kind], prefix: str, faults: list[str]) -> dict[str, Any]:
-    """The fields of `kinds` found in `data`; what is missing, unknown or wrong is added to `faults`."""
-    if not isinstance(data, dict):
-        return {}  # the caller has reported it already
-    faults += [
-        f"{prefix}{name} is not a field; there are {', '.join(kinds)}." for name in data.keys() - kinds
-    ]
-    values: dict[str, Any] = {}
-    for name, kind in kinds.items():
-        if name not in data:
-            faults.append(f"{prefix}{name} is missing; it must be {kind.words}.")
-        elif not kind.accepts(data[name]):
-            faults.append(f"{prefix}{name} is {data[name]!r}; it must be {kind.words}.")
-        else:
-            values[name] = tuple(data[name]) if kind is _TEXTS else data[name]
-    return values
-
-
-def _inconsistent(values: dict[str, Any], scale: dict[str, float]) -> list[str]:
-    faults = []
-    if not 1 <= values["context"] <= MAX_LENGTH:
-        faults.append(f"context is {values['context']}; it must lie between 1 and {MAX_LENGTH}.")
-    if values["rate_hz"] <= 0:
-        faults.append(f"rate_hz is {values['rate_hz']}; it must be above 0.")
-    for names, units in (("observation_names", "observation_units"), ("action_names", "command_units")):
-        if len(values[names]) != len(values[units]):
-            faults.append(f"{names} has {len(values[names])} entries, {units} {len(values[units])}.")
-    faults += [
-        f"action_scale.{name} is {value}; it must be above 0." for name, value in scale.items() if value <= 0
-    ]
-    if scale["force_min"] >= scale["force_max"]:
-        faults.append(
-            f"action_scale.force_min {scale['force_min']} is not below force_max {scale['force_max']}."
-        )
-    return faults

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from grasp_control.manifest import OBSERVATION_UNITS
-from grasp_sim.contract import OBSERVATION_NAMES
+from grasp_sim.contract import ACTION_DIM, OBSERVATION_DIM, OBSERVATION_NAMES
 
 STD_FLOOR = 1e-3
 """Smallest standard deviation used for normalising, in the input's own units. A column that was constant in
@@ -108,6 +108,20 @@ def usual_normaliser(action_dim: int, context: int) -> Normaliser:
     """As `fit_normaliser`, from what observations usually are, for a run that begins without any episode."""
     mean, std = np.array([_SCALES[name] for name in OBSERVATION_NAMES]).T
     return _window_normaliser(mean, std, action_dim, context)
+
+
+def pooled_normaliser(normalisers: Sequence[Normaliser], context: int) -> Normaliser:
+    """Statistics of windows of `context` pairs that come from all `normalisers` alike.
+
+    A single one with the same context gives itself. Each must repeat one pair's statistics, as
+    `fit_normaliser` and `usual_normaliser` do.
+    """
+    pair = OBSERVATION_DIM + ACTION_DIM
+    means = np.stack([one.mean.numpy()[-pair:] for one in normalisers]).astype(np.float64)
+    stds = np.stack([one.std.numpy()[-pair:] for one in normalisers]).astype(np.float64)
+    mean = means.mean(axis=0)
+    std = np.sqrt((stds**2 + (means - mean) ** 2).mean(axis=0))
+    return Normaliser(np.tile(mean, context), np.tile(std, context))
 
 
 def _window_normaliser(mean: np.ndarray, std: np.ndarray, action_dim: int, context: int) -> Normaliser:

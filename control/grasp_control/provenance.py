@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 
@@ -13,35 +14,45 @@ PACKAGES = ("empo2-grasp", "torch", "numpy", "mujoco", "robosuite", "faiss-cpu",
 ALGORITHM = "EMPO2, distilled on-policy"
 
 
-def manifest_of(
-    config: TrainConfig,
-    run: Path,
-    scale: ActionScale,
-    *,
-    env_steps: int | None = None,
-) -> Manifest:
-    """The manifest of a policy trained by `config` in the folder `run`, before its success was measured.
+def training_of(config: TrainConfig, run: Path, *, env_steps: int | None = None) -> Training:
+    """The record of a run, before the network's success on its task was measured.
 
     Args:
         config: the run's settings.
         run: the run's folder; its name is the run's id.
-        scale: what an action of 1 means in the training environment.
         env_steps: environment steps used, distillation included; the configuration's by default.
+    """
+    return Training(
+        run_id=run.name,
+        algorithm=ALGORITHM,
+        seed=config.seed,
+        env_steps=config.env_steps if env_steps is None else env_steps,
+        demonstrations=config.demos.episodes,
+        packages={name: version(name) for name in PACKAGES},
+        task=config.env.name,
+        control_mode=config.env.control_mode,
+        context=config.context,
+    )
+
+
+def manifest_of(
+    training: Sequence[Training], *, control_mode: str, scale: ActionScale, context: int
+) -> Manifest:
+    """The manifest of a network made of the policies of `training`, before its success was measured.
+
+    Args:
+        training: the runs, one or more.
+        control_mode: of the network's actions.
+        scale: what an action of 1 means in that mode.
+        context: pairs in the network's window.
     """
     return Manifest(
         robot="ur5e",
         gripper="robotiq-2f85",
-        control_mode=config.env.control_mode,
-        task=config.env.name,
+        control_mode=control_mode,
+        task=", ".join(dict.fromkeys(one.task for one in training)),
         action_scale=scale,
-        context=config.context,
-        training=Training(
-            run_id=run.name,
-            algorithm=ALGORITHM,
-            seed=config.seed,
-            env_steps=config.env_steps if env_steps is None else env_steps,
-            demonstrations=config.demos.episodes,
-            packages={name: version(name) for name in PACKAGES},
-        ),
+        context=context,
+        training=tuple(training),
         success={},
     )

@@ -10,20 +10,23 @@ import gymnasium
 import torch
 
 from grasp_control import progress
-from grasp_control.build import given_demonstrations, load_demonstrations, make_trainer
+from grasp_control.build import generator, given_demonstrations, load_demonstrations, make_trainer
 from grasp_control.checkpoint import CheckpointStore
 from grasp_control.config import TrainConfig
-from grasp_control.distill import distill_trainer, prove
+from grasp_control.distill import distil
 from grasp_control.earlier import load_earlier_runs
 from grasp_control.evaluate import result_rows, success_note
 from grasp_control.metrics import MetricsWriter
-from grasp_control.provenance import manifest_of
+from grasp_control.networks import DistilledPolicy
+from grasp_control.proof import Trial, prove
+from grasp_control.provenance import manifest_of, training_of
 from grasp_control.report import print_table, write_report
 from grasp_control.rollout import episode_seeds, evaluate
 from grasp_control.run import RunFolder
 from grasp_control.runtime.local import LocalTrainer
 from grasp_control.stopwatch import Stopwatch
 from grasp_control.summary import summarise
+from grasp_control.teachers import teacher_of
 from grasp_control.types import Trajectory
 from grasp_control.video import VideoError, render_grasps
 from grasp_demos.episode import Episode
@@ -94,11 +97,15 @@ def train_in(
     checkpoints = CheckpointStore(run.checkpoints)
     with MetricsWriter(run.path, resume(run, trainer, checkpoints), stopwatch) as metrics:
         train_hybrid(config, trainer, checkpoints, metrics)
-        student, practice = distill_trainer(config, trainer, DISTIL)
-        metrics.replace_table("distillation", result_rows("student", config.env_steps, practice))
-        manifest = manifest_of(config, run.path, trainer.env.unwrapped.action_scale)  # type: ignore[attr-defined]
+        student = distil_trainer(config, trainer, metrics)
+        manifest = manifest_of(
+            [training_of(config, run.path)],
+            control_mode=config.env.control_mode,
+            scale=trainer.env.unwrapped.action_scale,  # type: ignore[attr-defined]
+            context=config.context,
+        )
         seeds = episode_seeds(config.seed, "evaluate", config.evaluation_episodes)
-        results = prove(run.bundle, student, manifest, config.env, seeds, PROVE)
+        _, [results] = prove(run.bundle, student, manifest, [Trial(config.env, seeds)], PROVE)
         metrics.replace_table("evaluation", result_rows("exported", config.env_steps, results))
     finish(config, run)
 
@@ -191,6 +198,16 @@ def measure(
         results = evaluate(trainer.env, trainer.hybrid, trainer.short_term, seeds, lambda _: advance())
         advance(total=len(seeds), note=success_note(results))
     metrics.replace_table("evaluation", result_rows(name, trainer.env_steps, results))
+
+
+def distil_trainer(config: TrainConfig, trainer: LocalTrainer, metrics: MetricsWriter) -> DistilledPolicy:
+    """One network that does what actors, retrieval and critics do together."""
+    rng = generator(config.seed, "distillation")
+    rows = config.distill.memory_rows
+    teacher = teacher_of(config, trainer, trainer.env, config.context, rows, rng)
+    student, practice = distil(config.distill, [teacher], config.context, config.seed, rng, DISTIL)
+    metrics.replace_table("distillation", result_rows("student", config.env_steps, practice))
+    return student
 
 
 def finish(config: TrainConfig, run: RunFolder) -> None:

@@ -190,7 +190,7 @@ def record(config: VideoConfig) -> None:
             short_term,
             config.seeds,
             Path(config.path),
-            name=policy.manifest.training.run_id,
+            name=policy.manifest.runs,
             width=config.width,
             height=config.height,
         )

@@ -20,17 +20,21 @@ def run_on_paths(
     help_text: str,
     arguments: Sequence[str],
     program: str,
+    *,
+    kind: str = "episode file or data set's folder",
+    example: str = "runs/demos",
 ) -> int:
     """Run `main` on the paths and the settings among `arguments`, and return the exit code.
 
     A word is a setting where it begins with `name=` or a dash, else a path: `./a=b` names a file of that
-    name. Errors are handled as `grasp_sim.cli.run_command` does; no path at all is one.
+    name. Errors are handled as `grasp_sim.cli.run_command` does; no path at all is one. `kind` says what the
+    paths are, `example` is one of them.
     """
     settings = [word for word in arguments if _SETTING.match(word) or word.startswith("-")]
     paths = [word for word in arguments if word not in settings]
     named = next((word for word in settings if word.startswith("path=")), None)
     if named is not None:
-        bare = named.removeprefix("path=") or "runs/demos"
+        bare = named.removeprefix("path=") or example
         print(f"{program}: write a path without path=, as in {program} {printable(bare)}.", file=sys.stderr)
         return EXIT_USER_ERROR
     if "" in paths:
@@ -41,8 +45,7 @@ def run_on_paths(
     asked = {"-h", "--help"} & set(settings)
     if not paths and not asked and "--print-config" not in settings:
         print(
-            f"{program}: name at least one episode file or data set's folder, as in {program} runs/demos;"
-            " --help explains.",
+            f"{program}: name at least one {kind}, as in {program} {example}; --help explains.",
             file=sys.stderr,
         )
         return EXIT_USER_ERROR

@@ -69,7 +69,7 @@ def measure(config: TransferConfig) -> None:
     with progress.bar("Run the bundles", total) as advance:
         for bundle, manifest in manifests.items():
             line: dict[str, object] = {
-                "policy": manifest.training.run_id,
+                "policy": manifest.runs,
                 "trained in": manifest.task,
             }
             for name in config.environments:
@@ -80,8 +80,8 @@ def measure(config: TransferConfig) -> None:
                 line[f"in {name}"] = f"{wins}/{len(results)} ({low:.0%} to {high:.0%})"
                 rows.append(
                     {
-                        "policy": manifest.training.run_id,
-                        "seed": manifest.training.seed,
+                        "policy": manifest.runs,
+                        "seed": "+".join(str(run.seed) for run in manifest.training),
                         "train_env": manifest.task,
                         "test_env": name,
                         "control_mode": manifest.control_mode,

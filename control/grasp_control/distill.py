@@ -22,7 +22,7 @@ from grasp_control.intervals import wilson_interval
 from grasp_control.manifest import Manifest
 from grasp_control.proof import LEAST_GOAL, MEAN_GOAL, PROOF_FILE, Trial, prove, share, shares
 from grasp_control.provenance import manifest_of, training_of
-from grasp_control.teachers import TaughtRun, common_control_mode, load_run
+from grasp_control.teachers import TaughtRun, common_control_mode, distinct_names, load_run
 from grasp_sim import registry
 from grasp_sim.cli import require_at_least, require_at_most, require_path, run_command
 from grasp_sim.env import ACTION_SCALES
@@ -103,10 +103,12 @@ def run(command: DistillCommand) -> None:
     bundle.absolute().parent.mkdir(parents=True, exist_ok=True)
     distilled = distil(command.distill, teachers, context, command.seed, rng, DISTIL)
     trials = measure_teachers(runs, mode, command.episodes)
+    steps = command.distill.env_steps
+    names = distinct_names([one.folder for one in runs])
     manifest = manifest_of(
         [
-            training_of(one.config, one.folder, env_steps=one.trainer.env_steps + command.distill.env_steps)
-            for one in runs
+            training_of(one.config, name, env_steps=one.trainer.env_steps + steps)
+            for one, name in zip(runs, names, strict=True)
         ],
         control_mode=mode,
         scale=ACTION_SCALES[mode],
@@ -168,7 +170,7 @@ def describe(manifest: Manifest) -> None:
                 "episodes": count,
                 "teacher's success": f"{theirs:.1%}",
                 "network's success": f"{ours:.1%} ({low:.0%} to {high:.0%})",
-                "kept": f"{share(ours, theirs):.1%}",
+                "kept": f"{share(ours, theirs):.2%}",
             }
         )
     show_rows("The network alone beside its teachers, on the same episodes", rows)
@@ -178,7 +180,7 @@ def describe(manifest: Manifest) -> None:
         ("each teacher's, the least", least, LEAST_GOAL),
     ):
         verdict = "reached" if value >= goal else "missed: see grasp-distill --help"
-        print(f"Kept of {name}: {value:.1%} (goal {goal:.0%}, {verdict})")
+        print(f"Kept of {name}: {value:.2%} (goal {goal:.0%}, {verdict})")
 
 
 if __name__ == "__main__":

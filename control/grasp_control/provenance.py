@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib.metadata import version
-from pathlib import Path
 
 from grasp_control.config import TrainConfig
 from grasp_control.manifest import Manifest, Training
@@ -14,16 +13,16 @@ PACKAGES = ("empo2-grasp", "torch", "numpy", "mujoco", "robosuite", "faiss-cpu",
 ALGORITHM = "EMPO2, distilled on-policy"
 
 
-def training_of(config: TrainConfig, run: Path, *, env_steps: int | None = None) -> Training:
+def training_of(config: TrainConfig, run_id: str, *, env_steps: int | None = None) -> Training:
     """The record of a run, before the network's success on its task was measured.
 
     Args:
         config: the run's settings.
-        run: the run's folder; its name is the run's id.
+        run_id: the name of the run's folder.
         env_steps: environment steps used, distillation included; the configuration's by default.
     """
     return Training(
-        run_id=run.name,
+        run_id=run_id,
         algorithm=ALGORITHM,
         seed=config.seed,
         env_steps=config.env_steps if env_steps is None else env_steps,

@@ -125,6 +125,15 @@ def common_control_mode(runs: Sequence[TaughtRun]) -> str:
     return next(iter(modes))
 
 
+def distinct_names(folders: Sequence[Path]) -> list[str]:
+    """The name of each folder, with as many of the folders above it as tell them all apart."""
+    parts = [folder.resolve().parts for folder in folders]
+    depth = 1
+    while len({one[-depth:] for one in parts}) < len(set(parts)):
+        depth += 1
+    return ["/".join(one[-depth:]) for one in parts]
+
+
 def _successful_windows(
     memory: LongTermMemory, own: int, context: int, rows: int, rng: np.random.Generator
 ) -> np.ndarray:

@@ -99,7 +99,7 @@ def train_in(
         train_hybrid(config, trainer, checkpoints, metrics)
         student = distil_trainer(config, trainer, metrics)
         manifest = manifest_of(
-            [training_of(config, run.path)],
+            [training_of(config, run.path.name)],
             control_mode=config.env.control_mode,
             scale=trainer.env.unwrapped.action_scale,  # type: ignore[attr-defined]
             context=config.context,

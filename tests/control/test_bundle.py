@@ -43,7 +43,8 @@ W = window_width(CONTEXT, OBSERVATION_DIM, ACTION_DIM)
 
 
 def manifest(**changes) -> Manifest:
-    training = Training("run-1", "empo2", 3, 5_000_000, 20, {"torch": "2.13.0"})
+    packages = {"torch": "2.13.0"}
+    training = Training("run-1", "empo2", 3, 5_000_000, 20, packages, "lift", "servo", CONTEXT)
     base = Manifest(
         robot="ur5e",
         gripper="robotiq-2f85",
@@ -51,7 +52,7 @@ def manifest(**changes) -> Manifest:
         task="lift",
         action_scale=ActionScale(),
         context=CONTEXT,
-        training=training,
+        training=(training,),
         success={"success_rate": 0.94, "episodes": 100},
     )
     return dataclasses.replace(base, **changes)
@@ -222,7 +223,7 @@ def test_every_wrong_field_is_reported_at_once(bundle, tmp_path):
         rate_hz=True,
         success={"rate": "high"},
         action_scale={"position": 1.0},
-        training={"seed": -1},
+        training=[{"seed": -1}],
         observation_names="tcp_height",
         network_sha256="abc",
         colour="red",
@@ -234,13 +235,13 @@ def test_every_wrong_field_is_reported_at_once(bundle, tmp_path):
         "robot is ''",
         "context is 2.5",
         "rate_hz is True",
-        "success is",
+        "success is {'rate': 'high'}",
         "action_scale.yaw is missing",
     ):
         assert sum(name in line for line in lines) == 1
     for name in (
-        "training.seed is -1",
-        "training.run_id is missing",
+        "training[0].seed is -1",
+        "training[0].run_id is missing",
         "observation_names is",
         "colour is not a",
     ):
@@ -254,7 +255,7 @@ def test_every_wrong_field_is_reported_at_once(bundle, tmp_path):
         ({"context": 0}, "context is 0; it must lie between 1 and 20"),
         ({"rate_hz": 10**400}, "rate_hz is 1000.*; it must be a finite number"),
         ({"rate_hz": 0.0}, "rate_hz is 0.0; it must be above 0"),
-        ({"schema_version": 9}, "schema_version is 9; this version reads 1"),
+        ({"schema_version": 9}, "schema_version is 9; this version reads 2"),
         ({"contract_version": 2}, "contract version 1 is installed, the bundle has 2"),
         ({"observation_names": [*OBSERVATION_NAMES[:-1], "tcp_x"]}, "observation_names must be .*tcp_x"),
         ({"command_units": ["mm", "m", "m", "rad", "m", "N"]}, "command_units must be"),

@@ -84,7 +84,15 @@ def test_the_job_ends_with_a_proven_bundle_and_a_report(finished):
     manifest = json.loads((run_folder / "bundle" / "manifest.json").read_text())
     wins = sum(row["success"] == "1" for row in evaluated if row["policy"] == "exported")
     assert manifest["success"]["success_rate"] == pytest.approx(wins / 3)
-    assert manifest["training"]["env_steps"] == 560
+    [training] = manifest["training"]
+    assert training["env_steps"] == 560
+    assert training["success"] == {"success_rate": pytest.approx(wins / 3), "episodes": 3}
+    with (run_folder / "bundle" / "proof.csv").open(newline="") as file:
+        proof = list(csv.DictReader(file))
+    assert [row["length"] for row in proof] == [
+        row["length"] for row in evaluated if row["policy"] == "exported"
+    ]
+    assert {row["teacher_success"] for row in proof} == {""}
     report = (run_folder / "report" / "REPORT.md").read_text()
     assert "exported network" in report
     assert (run_folder / "report" / "data" / "episodes.csv").exists()
@@ -147,7 +155,7 @@ def test_the_bundle_runs_alone_and_gives_the_reports_episodes_again(finished):
 def test_a_run_can_be_distilled_again(finished):
     done = run(
         "distill",
-        "run=run",
+        "teachers=[run]",
         "out=again",
         "episodes=2",
         "distill.updates=30",
@@ -156,10 +164,13 @@ def test_a_run_can_be_distilled_again(finished):
     )
     assert done.returncode == 0, done.stderr
     assert "Distilling run as it was at environment step 480.\n" in done.stdout
-    assert "unfinished" not in done.stdout
-    success = json.loads((finished / "again" / "manifest.json").read_text())["success"]
-    assert success["episodes"] == 2
-    assert f"success {success['success_rate']:.1%} of 2 episodes" in done.stdout
+    manifest = json.loads((finished / "again" / "manifest.json").read_text())
+    assert manifest["success"]["episodes"] == 2
+    assert manifest["training"][0]["env_steps"] == 480 + 570
+    hybrid = [row for row in rows(finished / "run" / "evaluation.csv") if row["policy"] == "hybrid"]
+    proof = rows(finished / "again" / "proof.csv")
+    assert [row["teacher_length"] for row in proof] == [row["length"] for row in hybrid[-3:-1]]
+    assert "Kept of the teachers' mean success: " in done.stdout
 
 
 @pytest.mark.slow
@@ -169,7 +180,7 @@ def test_another_run_can_begin_with_what_a_run_learned(finished):
     assert done.returncode == 0, done.stderr
     assert re.match(r"run at step 480: \d+ successes of its own and 2 demonstrations enter ", done.stdout)
     manifest = json.loads((finished / "next" / "bundle" / "manifest.json").read_text())
-    assert manifest["training"]["demonstrations"] == 0
+    assert manifest["training"][0]["demonstrations"] == 0
 
 
 @pytest.mark.slow
@@ -216,7 +227,7 @@ def test_distilling_over_something_else_is_refused_before_the_work(tmp_path):
     with RunFolder(TrainConfig(out=str(tmp_path / "run"))).begin():
         pass
     (tmp_path / "thesis").mkdir()
-    refused = run("distill", "run=run", "out=thesis", cwd=tmp_path)
+    refused = run("distill", "teachers=[run]", "out=thesis", cwd=tmp_path)
     assert refused.returncode == 2
     assert refused.stderr == "grasp-distill: thesis exists and is not a policy bundle: choose another path.\n"
 
@@ -226,8 +237,8 @@ def test_distilling_over_something_else_is_refused_before_the_work(tmp_path):
     [
         ("evaluate", ["bundle=nowhere"], "nowhere"),
         ("evaluate", [], "bundle"),
-        ("distill", ["run=nowhere", "out=b"], "nowhere"),
-        ("distill", [], "run"),
+        ("distill", ["teachers=[nowhere]", "out=b"], "nowhere holds no config.yaml"),
+        ("distill", [], "teachers"),
     ],
 )
 def test_what_does_not_exist_is_named(tmp_path, name, settings, said):

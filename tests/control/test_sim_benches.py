@@ -17,7 +17,7 @@ from grasp_control.bundle import export_bundle
 from grasp_control.config import TrainConfig
 from grasp_control.memory.window import window_width
 from grasp_control.networks import DistilledPolicy, Normaliser, mlp
-from grasp_control.provenance import manifest_of
+from grasp_control.provenance import manifest_of, training_of
 from grasp_sim import registry
 from grasp_sim.config import EnvConfig
 from grasp_sim.contract import ACTION_DIM, OBSERVATION_DIM
@@ -48,7 +48,12 @@ def test_a_bundle_is_run_in_every_environment(tmp_path):
         mlp(width, ACTION_DIM, torch_generator(0, "student"), hidden=(8,)),
     )
     env = registry.make("pybullet-lift")
-    manifest = manifest_of(config, tmp_path / "run", env.action_scale, env_steps=0)
+    manifest = manifest_of(
+        [training_of(config, "run", env_steps=0)],
+        control_mode="servo",
+        scale=env.action_scale,
+        context=config.context,
+    )
     env.close()
     export_bundle(tmp_path / "bundle", network, manifest=manifest)
     settings = [f"bundles=[{tmp_path}/bundle]", "episodes=2", "horizon=3", f"out={tmp_path}/transfer"]

@@ -74,7 +74,7 @@ def write_bundle(path):
     """A policy that has learned nothing, in a bundle."""
     width = window_width(4, OBSERVATION_DIM, ACTION_DIM)
     network = mlp(width, ACTION_DIM, torch.Generator().manual_seed(0), hidden=(8,))
-    training = Training("run-1", "empo2", 0, 0, 0, {"torch": torch.__version__})
+    training = Training("run-1", "empo2", 0, 0, 0, {"torch": torch.__version__}, "lift", "servo", 4)
     manifest = Manifest(
         robot="ur5e",
         gripper="robotiq-2f85",
@@ -82,7 +82,7 @@ def write_bundle(path):
         task="robosuite-lift",
         action_scale=ActionScale(),
         context=4,
-        training=training,
+        training=(training,),
         success={},
     )
     export_bundle(

@@ -258,6 +258,11 @@ def _check(policy: BundlePolicy, network: torch.nn.Module | None, path: Path) ->
         from grasp_control.bundle_export import run_network, statistics
 
         mean, std = statistics(network, width)
+        if len(mean) != width:
+            raise BundleError(
+                f"{path}: the bundle takes windows of {width} values, the original network of {len(mean)}: they "
+                "do not belong together; name the run that the bundle was made of."
+            )
     windows = probes(mean, std)
     actions, commands = policy.run(windows)
     if not (np.isfinite(actions).all() and (np.abs(actions) <= 1.0).all()):

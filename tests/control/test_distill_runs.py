@@ -21,6 +21,8 @@ from grasp_control.distill import run as distill_run
 from grasp_control.empo2.config import EMPO2Config
 from grasp_control.manifest import Expectation
 from grasp_control.memory.config import MemoryConfig
+from grasp_control.networks import DistilledPolicy, Normaliser, mlp
+from grasp_control.original import load_original, save_original
 from grasp_control.run import RunFolder
 from grasp_control.runtime.local import LocalTrainer
 from grasp_control.teachers import common_control_mode, distinct_names, load_run
@@ -225,6 +227,31 @@ def test_each_fault_is_a_line_and_the_exit_code(bundle, tmp_path, capsys):
             assert wanted in line
 
 
+def short_original(path: Path) -> Path:
+    """The file of a network with a window of one pair."""
+    save_original(
+        path,
+        DistilledPolicy(
+            Normaliser(np.zeros(PAIR), np.ones(PAIR)),
+            mlp(PAIR, ACTION_DIM, torch.Generator().manual_seed(0), hidden=(8, 12, 10)),
+        ),
+    )
+    return path
+
+
+def test_an_original_is_read_back_as_it_was_written(tmp_path):
+    network = load_original(short_original(tmp_path / "original.safetensors"))
+    assert [m.out_features for m in network.network if isinstance(m, torch.nn.Linear)] == [
+        8,
+        12,
+        10,
+        ACTION_DIM,
+    ]
+    again = tmp_path / "again.safetensors"
+    save_original(again, network)
+    assert again.read_bytes() == (tmp_path / "original.safetensors").read_bytes()
+
+
 @pytest.mark.slow
 def test_another_network_than_the_trained_one_is_found(bundle, runs, tmp_path, capsys):
     distill_run(
@@ -240,6 +267,11 @@ def test_another_network_than_the_trained_one_is_found(bundle, runs, tmp_path, c
     capsys.readouterr()
     assert bundle_main(["check", str(bundle), f"run={tmp_path / 'other'}"]) == 1
     assert "actions differ from the original network's by" in capsys.readouterr().err
+    assert bundle_main(["check", str(tmp_path / "other"), f"run={bundle}", "control_mode=osc"]) == 1
+    capsys.readouterr()
+    shutil.copy(short_original(tmp_path / "short.safetensors"), tmp_path / "other" / "original.safetensors")
+    assert bundle_main(["check", str(bundle), f"run={tmp_path / 'other'}"]) == 1
+    assert "windows of 95 values, the original network of 19" in capsys.readouterr().err
     damaged = tmp_path / "damaged"
     shutil.copytree(bundle, damaged)
     content = (damaged / "original.safetensors").read_bytes()

@@ -260,8 +260,8 @@ def _check(policy: BundlePolicy, network: torch.nn.Module | None, path: Path) ->
         mean, std = statistics(network, width)
         if len(mean) != width:
             raise BundleError(
-                f"{path}: the bundle takes windows of {width} values, the original network of {len(mean)}: they "
-                "do not belong together; name the run that the bundle was made of."
+                f"{path}: the bundle takes windows of {width} values, the original network of {len(mean)}: "
+                "they do not belong together; name the run that the bundle was made of."
             )
     windows = probes(mean, std)
     actions, commands = policy.run(windows)

@@ -155,7 +155,7 @@ class PolicyServer(LifecycleNode):
         self._actions = Node.create_publisher(self, JointTrajectory, topic, RELIABLE)
         manifest = policy.manifest
         self.get_logger().info(
-            f"{config.bundle}: {manifest.task}, {manifest.training.algorithm}, success"
+            f"{config.bundle}: {manifest.task}, {manifest.runs}, success"
             f" {manifest.success.get('success_rate', float('nan')):.0%} in simulation"
         )
         return TransitionCallbackReturn.SUCCESS

@@ -28,14 +28,16 @@ HALVINGS = 5
 """Of the interval between braking and the wanted velocity, in search of the fastest that is safe."""
 APPROACH = 0.9
 """Share of the greatest deceleration that is planned with when stopping at a target."""
-SLIDING = 0.02
-"""Per cycle, of the distance from a plane to twice its margin: how fast the tool closes in on that."""
+NEAR = 0.01
+"""m from a plane (side of the workspace, floor) within which the tool closes in on it ever slower."""
+BESIDE = 0.0005
+"""m, by which the tool rests further from a plane than it must."""
 ROUNDING = 1e-9
 """By which a posture may miss a margin, so that one at rest on it is not taken to be outside."""
 
 CLEAR, UNPROVEN = -1, -2
 """What a check of a way answers besides the number of the constraint that it breaks."""
-_CARTESIAN = 6 + len(TIPS)  # constraints before this one are planes that the TCP can slide along
+_PLANES = 6 + len(TIPS)  # constraints before this one are planes for the TCP and the fingertips
 
 
 @jit
@@ -71,28 +73,44 @@ def _want(joints, target, target_motion, fastest, slowing, low, high, wanted, ou
 
 
 @jit
-def _slide(matrix, twist, axis, inwards, least, velocities, fastest, slowing, trial):
-    """Fill `trial` (6,) with velocities along a plane; False if the wanted ones do not lead through it.
+def _damp(found, least, matrix, closing, wanted):
+    """Near a plane, let the TCP close in on it no faster than proportionally to its distance.
 
-    `twist` (6,) is what the TCP shall do; along `axis`, times `inwards`, it is raised to `least`. All joints
-    change by the same share, since the velocities now and those wanted may both be along the plane.
+    So it comes to rest beside the plane, and slides along it with its turn kept. `found` are the planes'
+    clearances now, `matrix` (6, 6) the Jacobian, `closing` the share of the distance per cycle. Answers the last
+    plane that changed `wanted` (6,), else CLEAR.
     """
-    if inwards * twist[axis] >= least:
-        return False
-    twist[axis] = inwards * least
-    trial[:] = np.linalg.solve(matrix, twist)
+    twist, near = matrix @ wanted, CLEAR
+    for i in range(len(found)):
+        axis = i // 2 if i < 6 else 2
+        inwards = -1.0 if i < 6 and i % 2 == 1 else 1.0
+        slowest = closing * (least[i] + BESIDE - found[i])
+        if found[i] < NEAR and inwards * twist[axis] < min(slowest, 0.0):
+            twist[axis], near = inwards * slowest, i
+    if near != CLEAR:
+        wanted[:] = np.linalg.solve(matrix, twist)
+    return near
+
+
+@jit
+def _change(velocities, wanted, fastest, slowing, together, trial):
+    """Fill `trial` (6,) with the velocities one cycle later on the way to those wanted.
+
+    All joints change by the same share where `together`, since the velocities now and those wanted are then
+    both along a plane; else each as fast as it may.
+    """
     most, share = 0.0, 1.0
     for j in range(6):
-        most = max(most, abs(trial[j]))
+        most = max(most, abs(wanted[j]))
     if most > fastest:
-        trial *= fastest / most
+        wanted *= fastest / most
     for j in range(6):
-        change = abs(trial[j] - velocities[j])
-        if change > slowing[j]:
-            share = min(share, slowing[j] / change)
-    for j in range(6):
-        trial[j] = velocities[j] + share * (trial[j] - velocities[j])
-    return True
+        trial[j] = min(max(wanted[j], velocities[j] - slowing[j]), velocities[j] + slowing[j])
+        if trial[j] != wanted[j]:
+            share = min(share, slowing[j] / abs(wanted[j] - velocities[j]))
+    if together:
+        for j in range(6):
+            trial[j] = velocities[j] + share * (wanted[j] - velocities[j])
 
 
 # Numba renews what it kept on disk only when the function's own file changes, but a value that a function
@@ -149,7 +167,19 @@ check = _compile_check(_GEOMETRY)
 def _compile_advance(stamp: int) -> Callable[..., Any]:
     @jit
     def advance(
-        joints, velocities, target, target_motion, fastest, slowing, low, high, limits, margins, least, out
+        joints,
+        velocities,
+        target,
+        target_motion,
+        fastest,
+        slowing,
+        closing,
+        low,
+        high,
+        limits,
+        margins,
+        least,
+        out,
     ):
         """Choose the next velocities; `joints`, `velocities` and `margins` are updated.
 
@@ -160,58 +190,41 @@ def _compile_advance(stamp: int) -> Callable[..., Any]:
             target_motion: (6,) rad/cycle, how the target moved in the last cycle.
             fastest: rad/cycle, the velocity limit at this moment.
             slowing: (6,) rad/cycle^2, the greatest change of velocity.
+            closing: share of its distance by which the tool may approach a plane per cycle.
             low, high: (6,) rad, the joints' range.
             limits: of `geometry.clearances`.
             margins: (C,) clearances that every checked posture must have. They are `least`, or lower after a
                 start closer to a limit, and then rise with the clearances.
             least: (C,).
-            out: (4,) gets the constraint that limited the motion (else CLEAR), the joint beyond whose limit
-                the target is (else -1), whether the velocity limit was reached, whether the arm slides.
+            out: (3,) gets the constraint that limited the motion (else CLEAR), the joint beyond whose limit
+                the target is (else -1), and whether the velocity limit was reached.
         """
         assert stamp >= 0
-        out[0], out[1], out[2], out[3] = CLEAR, -1, 0, 0
-        safe, wanted, closest = np.empty(6), np.empty(6), np.empty(geometry.COUNT)
+        out[0], out[1], out[2] = CLEAR, -1, 0
+        wanted, trial, safe = np.empty(6), np.empty(6), np.empty(6)
+        found, closest = np.empty(geometry.COUNT), np.empty(geometry.COUNT)
         _want(joints, target, target_motion, fastest, slowing, low, high, wanted, out)
-        trial = wanted.copy()
-        for j in range(6):
-            trial[j] = min(max(trial[j], velocities[j] - slowing[j]), velocities[j] + slowing[j])
+        clearances(joints, limits, found)
+        if found[:_PLANES].min() < NEAR:
+            out[0] = _damp(found[:_PLANES], least, jacobian(joints), closing, wanted)
+        _change(velocities, wanted, fastest, slowing, out[0] != CLEAR, trial)
         broken = check(joints, trial, slowing, low, high, limits, margins, closest)
         if broken != CLEAR:
             out[0] = broken
-            further = trial.copy()
-            if 0 <= broken < _CARTESIAN:
-                matrix, found = jacobian(joints), np.empty(geometry.COUNT)
-                twist = matrix @ wanted
-                clearances(joints, limits, found)
-                for _ in range(2):  # planes, at most an edge
-                    axis = broken // 2 if broken < 6 else 2
-                    inwards = -1.0 if broken < 6 and broken % 2 == 1 else 1.0
-                    slowest = SLIDING * (2.0 * least[broken] - found[broken])
-                    if not _slide(matrix, twist, axis, inwards, slowest, velocities, fastest, slowing, trial):
-                        break
-                    broken = check(joints, trial, slowing, low, high, limits, margins, closest)
-                    if not 0 <= broken < _CARTESIAN:
-                        break
-            # `safe` is known to be; from it go `further` as far as that is.
-            proven = closest.copy()
-            if broken == CLEAR:
-                out[3] = 1
-                safe[:] = trial
-            else:
-                brake(velocities, slowing, safe)
-                further[:] = trial
-                proven[:] = -np.inf  # on the way of braking nothing new is known
+            # Braking is safe; from it go towards what was tried as far as that is.
+            wanted[:] = trial
+            closest[:] = -np.inf  # of the way of braking nothing new is known
+            brake(velocities, slowing, safe)
             share, width = 0.0, 1.0
             for _ in range(HALVINGS):
                 width *= 0.5
                 for j in range(6):
-                    trial[j] = safe[j] + (share + width) * (further[j] - safe[j])
-                if check(joints, trial, slowing, low, high, limits, margins, closest) == CLEAR:
+                    trial[j] = safe[j] + (share + width) * (wanted[j] - safe[j])
+                if check(joints, trial, slowing, low, high, limits, margins, found) == CLEAR:
                     share += width
-                    proven[:] = closest
+                    closest[:] = found
             for j in range(6):
-                trial[j] = safe[j] + share * (further[j] - safe[j])
-            closest[:] = proven
+                trial[j] = safe[j] + share * (wanted[j] - safe[j])
         for j in range(6):
             joints[j] += trial[j]
             velocities[j] = trial[j]

@@ -31,6 +31,8 @@ MARGIN = 0.001
 """m of clearance that checked postures have, so that few of them prove a whole way."""
 MANIPULABILITY_MARGIN = 0.02
 """The same of the manipulability, as a share of its limit."""
+CLOSING = 25.0
+"""1/s: how fast the tool may approach a plane, per m from it."""
 _PAUSES = ("program_unknown", "program_stopped", "protective_stop", "speed_zero")
 _JITTER = 0.5
 """Of a cycle, by which a call may come early."""
@@ -101,7 +103,7 @@ class SafetyFilter:
         self._full_margins[geometry.SINGULARITY] = MANIPULABILITY_MARGIN * config.singularity_min
         self._margins = self._full_margins.copy()
         self._clearances = np.empty(geometry.COUNT)
-        self._limited = np.zeros(4, dtype=np.int64)
+        self._limited = np.zeros(3, dtype=np.int64)
         self._outside(ur5e.HOME)
         for away in (0.0, 10.0):  # an easy and a hard one
             self._advance(ur5e.HOME.copy(), np.zeros(ur5e.DOF), ur5e.HOME + away, np.zeros(ur5e.DOF), 1e-3)
@@ -396,6 +398,7 @@ class SafetyFilter:
             target_motion,
             fastest,
             self._slowing,
+            CLOSING * self.config.period,
             self._low,
             self._high,
             self._limits,
@@ -406,7 +409,7 @@ class SafetyFilter:
 
     def _limitations(self, target: np.ndarray, fastest: float, ramp: float) -> list[Reason]:
         """Why the last motion is not what was asked."""
-        constraint, joint, fast, _ = (int(value) for value in self._limited)
+        constraint, joint, fast = (int(value) for value in self._limited)
         reasons = []
         if joint >= 0 or constraint >= geometry.COUNT:
             joint = joint if joint >= 0 else constraint - geometry.COUNT

@@ -17,6 +17,7 @@ BENCHMARKS = {
     "memory": "prioritised replay, retrieval, eviction, saving and loading of the long-term memory",
     "runs": "finished training runs side by side: table, figure and raw data",
     "recording": "what killed recorders lose, and how long checking 1,000 episodes takes",
+    "safety": "microseconds that the safety filter costs a cycle of the driver",
     "sim": "control steps a second of every simulator and mode, resets, processes side by side",
     "expert": "success of the scripted expert in every environment and mode",
     "pictures": "one picture of every environment",

@@ -285,10 +285,16 @@ def test_the_tool_stops_above_the_floor_and_slides_along_it():
     assert "fingertip" in verdict.reasons[0].text
     height = kinematics.pose(verdict.positions)[0][2] - 0.011 - (TABLE_HEIGHT + 0.001)
     assert 0.0 <= height < 0.005
+    last = np.diff(rig.sent[-50:], axis=0)
+    assert np.abs(last).max() < 1e-4
+    assert (last[1:] * last[:-1] >= -1e-15).all()  # it comes to rest there and does not tremble
     # 2 cm into the table and 5 cm aside: only aside is possible.
     aside = HOME_POSITION + np.array([0.0, 0.05, -0.20])
     rig.goal = joints_at(aside, heading(HOME_ROTATION), ur5e.HOME)
+    before = len(rig.sent)
     verdict = rig.cycles(2.0)
+    heights = [kinematics.pose(joints)[0][2] for joints in rig.sent[before:]]
+    assert np.ptp(heights) < 0.001
     position, rotation = kinematics.pose(verdict.positions)
     assert keys(verdict) == {"floor"}
     assert position[1] == pytest.approx(aside[1], abs=0.015)

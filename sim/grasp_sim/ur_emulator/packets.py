@@ -6,7 +6,7 @@ A packet is its size (uint16, the header included), its type (one character) and
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
 HEADER = struct.Struct(">HB")
 PROTOCOL_VERSION = 2
@@ -32,11 +32,14 @@ _FORMATS = {
     "VECTOR6INT32": "6i",
 }
 """Format of the module struct by RTDE's name of the type."""
+_COUNTS = {kind: int(form[0]) if form[0].isdigit() else 1 for kind, form in _FORMATS.items()}
 
 REGISTERS = 48
 
 OUTPUTS: dict[str, str] = {
-    **dict.fromkeys(("timestamp", "actual_execution_time", "speed_scaling", "target_speed_fraction"), "DOUBLE"),
+    **dict.fromkeys(
+        ("timestamp", "actual_execution_time", "speed_scaling", "target_speed_fraction"), "DOUBLE"
+    ),
     **dict.fromkeys(("target_q", "target_qd", "target_qdd", "target_current", "target_moment"), "VECTOR6D"),
     **dict.fromkeys(("actual_q", "actual_qd", "actual_current", "joint_control_output"), "VECTOR6D"),
     **dict.fromkeys(("actual_TCP_pose", "actual_TCP_speed", "actual_TCP_force"), "VECTOR6D"),
@@ -69,42 +72,37 @@ class PacketError(ValueError):
     """What came in is no RTDE, or not what was agreed on."""
 
 
-@dataclass(frozen=True, slots=True)
 class Recipe:
     """An agreed list of variables, in which a data package's payload is written."""
 
-    number: int
-    names: tuple[str, ...]
-    types: tuple[str, ...]
+    def __init__(self, number: int, names: Sequence[str], types: Sequence[str]) -> None:
+        """`types`: RTDE's names, one for each of `names`."""
+        self.number = number
+        self._fields = [(name, _COUNTS[kind]) for name, kind in zip(names, types, strict=True)]
+        self._struct = struct.Struct(">" + "".join(_FORMATS[kind] for kind in types))
 
-    def pack(self, values: dict[str, object]) -> bytes:
+    def pack(self, values: Mapping[str, object]) -> bytes:
         """A whole data package; what `values` lacks is sent as zeros."""
-        payload = bytearray([self.number])
-        for name, kind in zip(self.names, self.types, strict=True):
-            form = ">" + _FORMATS[kind]
+        flat: list[object] = []
+        for name, count in self._fields:
             value = values.get(name)
-            if value is None:
-                payload += bytes(struct.calcsize(form))
-            elif "VECTOR" in kind:
-                payload += struct.pack(form, *value)  # type: ignore[misc]
+            if count == 1:
+                flat.append(0 if value is None else value)
             else:
-                payload += struct.pack(form, value)
-        return packet(DATA, bytes(payload))
+                flat.extend([0] * count if value is None else value)  # type: ignore[arg-type]
+        return packet(DATA, bytes([self.number]) + self._struct.pack(*flat))
 
     def unpack(self, payload: bytes) -> dict[str, object]:
         """Values by name of a data package's payload after the recipe's number."""
-        forms = [struct.Struct(">" + _FORMATS[kind]) for kind in self.types]
-        if len(payload) != sum(form.size for form in forms):
+        if len(payload) != self._struct.size:
             raise PacketError(
-                f"a data package of recipe {self.number} has {len(payload)} bytes;"
-                f" it must have {sum(form.size for form in forms)}"
+                f"a data package of recipe {self.number} has {len(payload)} bytes of values;"
+                f" it must have {self._struct.size}"
             )
-        values: dict[str, object] = {}
-        cursor = 0
-        for name, form in zip(self.names, forms, strict=True):
-            found = form.unpack_from(payload, cursor)
-            values[name] = found[0] if len(found) == 1 else found
-            cursor += form.size
+        flat, values, cursor = self._struct.unpack(payload), {}, 0
+        for name, count in self._fields:
+            values[name] = flat[cursor] if count == 1 else flat[cursor : cursor + count]
+            cursor += count
         return values
 
 

@@ -77,7 +77,7 @@ class RtdeSession:
         types = [OUTPUTS.get(name, "NOT_FOUND") for name in names]
         if "NOT_FOUND" not in types:
             self._every = max(round(highest / frequency), 1)
-            self._output = Recipe(1, tuple(names), tuple(types))
+            self._output = Recipe(1, names, types)
         return packet(packets.SETUP_OUTPUTS, b"\x01" + ",".join(types).encode())
 
     def _set_up_inputs(self, payload: bytes) -> bytes:
@@ -89,6 +89,6 @@ class RtdeSession:
         number = 0
         if not {"IN_USE", "NOT_FOUND"} & set(types):
             number = len(self._inputs) + 1
-            self._inputs[number] = Recipe(number, tuple(names), tuple(types))
+            self._inputs[number] = Recipe(number, names, types)
             self.claims.update(dict.fromkeys(names, self))
         return packet(packets.SETUP_INPUTS, bytes([number]) + ",".join(types).encode())

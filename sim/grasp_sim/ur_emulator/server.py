@@ -1,7 +1,7 @@
 """The emulated controller on the network: one thread, one loop, one turn of it a cycle of the controller.
 
-As on a controller, what arrives takes effect at the next cycle, and a client that does not read loses packages
-and slows nobody down. ur_rtde deadlocks with an emulator in its own process: run this one in another.
+As on a controller, what arrives takes effect at the next cycle, and a client that does not read loses
+packages and slows nobody down. ur_rtde deadlocks with an emulator in its own process: run this in another.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ POSE_PERIOD = 1.0 / 30.0
 """s between poses of the object."""
 BACKLOG = 65536
 """Bytes a client may leave unread before packages for it are dropped."""
-LATE = 0.1
-"""s behind which the emulator gives up catching up; the robot's clock then falls behind for good."""
+LATE = 0.02
+"""s behind which the emulator gives up catching up; the robot's clock jumps over the rest."""
 
 
 @dataclass
@@ -51,7 +51,7 @@ class Server:
         self.gripper = UrcapGripper(controller.robot)
         self.faults = texts.Faults(controller)
         self.late = 0.0
-        """s that the controller's clock has fallen behind."""
+        """s that the controller did nothing, since this computer was too slow."""
         self._claims: dict[str, RtdeSession] = {}
         self._clients: dict[socket.socket, Client] = {}
         self._selector = selectors.DefaultSelector()
@@ -96,6 +96,7 @@ class Server:
                 time.sleep(ahead)
             elif ahead < -LATE:
                 self.late -= ahead
+                self.controller.time -= ahead
                 due = time.monotonic()
 
     def _read(self) -> None:

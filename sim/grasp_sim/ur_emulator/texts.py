@@ -56,10 +56,10 @@ class Faults:
 
     def answer(self, line: str) -> str:
         """`state` answers JSON; the others `ok`, or which exist."""
-        does: dict[str, Callable[[], None]] = {
+        does: dict[str, Callable[[], object]] = {
             "protective stop": self.controller.protective_stop,
             "unlock": self.controller.unlock,
-            "play": lambda: None if self.controller.play() else None,
+            "play": self.controller.play,
             "stop": lambda: self.controller.stop("on demand"),
             "freeze": lambda: setattr(self, "frozen", True),
             "thaw": lambda: setattr(self, "frozen", False),

@@ -99,6 +99,13 @@ class Server:
                 self.controller.time -= ahead
                 due = time.monotonic()
 
+    def close(self) -> None:
+        """Give back every port and end every connection."""
+        for key in list(self._selector.get_map().values()):
+            key.fileobj.close()  # type: ignore[union-attr]
+        self._selector.close()
+        self._poses.close()
+
     def _read(self) -> None:
         for key, _ in self._selector.select(timeout=0):
             if isinstance(key.data, Client):

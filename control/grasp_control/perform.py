@@ -9,13 +9,13 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from omegaconf import MISSING
 
 from grasp_control.arm.assembler import MaximumAges, StateAssembler
 from grasp_control.arm.grasp_loop import GraspLoop
-from grasp_control.arm.gripper import GripLimits
+from grasp_control.arm.grip import GripLimiter, GripLimits
 from grasp_control.arm.limits import SafetyConfig
 from grasp_control.arm.object_poses import DatagramPoses, ObjectPose, PoseSource
 from grasp_control.arm.robotiq import RobotiqConfig, RobotiqGripper
@@ -71,7 +71,8 @@ class PerformConfig:
     grip: GripLimits = field(default_factory=GripLimits)
     max_age: MaximumAges = field(default_factory=MaximumAges)
     grasp: GraspConfig = field(default_factory=GraspConfig)
-    safety: SafetyConfig = field(default_factory=SafetyConfig)
+    safety: SafetyConfig = field(default_factory=lambda: SafetyConfig(gripper_max_age=0.2))
+    """Its rate is the robot's, whatever is given; the gripper is asked at a rate of its own."""
 
     def __post_init__(self) -> None:
         """Check the ranges, and what must agree."""
@@ -79,10 +80,7 @@ class PerformConfig:
         address_of("poses", self.poses)
         if self.object_symmetry < 0:
             raise ValueError(f"object_symmetry={self.object_symmetry} must not be negative.")
-        if self.safety.rate_hz != self.rtde.rate:
-            raise ValueError(
-                f"safety.rate_hz={self.safety.rate_hz} and rtde.rate={self.rtde.rate} must be the same."
-            )
+        self.safety = replace(self.safety, rate_hz=float(self.rtde.rate))
 
 
 def main() -> int:
@@ -94,6 +92,7 @@ def run(config: PerformConfig) -> int:
     """Perform one grasp in this process."""
     policy = load_bundle(config.bundle, expect=Expectation())
     runner = GraspRunner(policy, config.grasp)
+    safety = SafetyFilter(config.safety)  # compiles, which may take a minute: before anything is connected
     # Ctrl-C, the end of the terminal and `kill` all end the motion in order.
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
@@ -105,16 +104,16 @@ def run(config: PerformConfig) -> int:
         arm = RtdeArm(config.rtde)
         stack.callback(_end, arm)
         arm.connect()
-        gripper = RobotiqGripper(config.rtde.host, config.gripper, config.grip)
+        gripper = RobotiqGripper(config.rtde.host, config.gripper)
         stack.callback(gripper.close)
-        loop = _make_loop(config, runner, first)
+        loop = _make_loop(config, runner, safety, first)
         session = Session(
             arm,
             gripper,
             poses,
             loop,
             runner,
-            limits=config.grip,
+            limiter=GripLimiter(config.grip),
             period=1.0 / config.rtde.rate,
             lost_after=config.rtde.lost_after,
             shadow=config.shadow,
@@ -126,12 +125,14 @@ def run(config: PerformConfig) -> int:
     return _report(config, runner, loop)
 
 
-def _make_loop(config: PerformConfig, runner: GraspRunner, first: ObjectPose) -> GraspLoop:
+def _make_loop(
+    config: PerformConfig, runner: GraspRunner, safety: SafetyFilter, first: ObjectPose
+) -> GraspLoop:
     symmetry = config.object_symmetry if first.symmetry is None else first.symmetry
     return GraspLoop(
         runner,
         SetpointStream(runner.policy.manifest.action_scale),
-        SafetyFilter(config.safety),
+        safety,
         StateAssembler(config.max_age, symmetry),
         shadow=config.shadow,
     )
@@ -172,7 +173,7 @@ def _report(config: PerformConfig, runner: GraspRunner, loop: GraspLoop) -> int:
 
 @contextmanager
 def _said_aloud(runner: GraspRunner) -> Iterator[None]:
-    """Print once a second how the grasp stands, from a thread: a terminal may stop, the arm's loop must not."""
+    """Print once a second how it stands, from a thread: a terminal may stop, the arm's loop must not."""
     ended = threading.Event()
 
     def say() -> None:

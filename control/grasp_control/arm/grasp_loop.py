@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from grasp_control.arm.assembler import NotReady, StateAssembler
-from grasp_control.arm.gripper import GripCommand
+from grasp_control.arm.gripper import Grip
 from grasp_control.arm.object_poses import ObjectPose
 from grasp_control.arm.robotiq import GripReading
 from grasp_control.arm.rtde import PLAYING, PROTECTIVE_STOP, Measured
@@ -35,7 +35,7 @@ class Cycle(NamedTuple):
 
     positions: np.ndarray | None
     """(6,) rad to send; None: nothing."""
-    grip: GripCommand | None
+    grip: Grip | None
     """For the gripper; None: nothing new."""
     verdict: Verdict
 
@@ -71,7 +71,7 @@ class GraspLoop:
         self._grip: GripReading | None = None
         self._epoch: int | None = None
         self._due = 0.0
-        self._wanted: GripCommand | None = None
+        self._wanted: Grip | None = None
         self._holding_since: float | None = None
         self._verdict: Verdict | None = None
 
@@ -88,7 +88,7 @@ class GraspLoop:
             # Without a program of ours there is none, and nothing is sent that it could fail to run.
             program_running=True if self._shadow else measured.runtime_state == PLAYING,
             protective_stop=measured.safety_mode == PROTECTIVE_STOP,
-            speed_scaling=measured.speed_scaling,
+            speed_scaling=100.0 * measured.speed_scaling,
         )
 
     def gripper(self, reading: GripReading | None, now: float) -> None:
@@ -152,7 +152,7 @@ class GraspLoop:
         if self._shadow:
             self._stream.reset(state.joint_positions)
         self.last = self._stream.act(action, state.joint_positions, now)
-        self._wanted = GripCommand(self.last.command.opening, self.last.command.force_limit)
+        self._wanted = Grip(self.last.command.opening, self.last.command.force_limit)
 
     def trouble(self) -> str:
         """Why the robot cannot move now, or ""."""

@@ -3,8 +3,8 @@
     {"frame": "base_link", "position": [x, y, z], "quaternion": [x, y, z, w], "size": [x, y, z],
      "symmetry": 4, "age": 0.03}
 
-m and xyzw; the object's centre; full extents; `symmetry` as in `GraspState`, which may be left out; `age` the s
-since it was measured, since two computers seldom share a clock. `size` is needed once.
+m and xyzw; the object's centre; full extents; `symmetry` as in `GraspState`, which may be left out; `age` the
+s since it was measured, since two computers seldom share a clock. `size` is needed once.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ import time
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from grasp_control.arm.gripper import CommandPacer, GripCommand, GripLimits
+from grasp_control.arm.gripper import CommandPacer, Grip, GripPace
 from grasp_sim.errors import UserError
 from grasp_sim.gripper import FORCE_MAX, FORCE_MIN, STROKE
 
@@ -81,10 +81,10 @@ class GripReading(NamedTuple):
 class RobotiqGripper:
     """A connected gripper: `newest` and `command` never wait."""
 
-    def __init__(self, host: str, config: RobotiqConfig, limits: GripLimits) -> None:
+    def __init__(self, host: str, config: RobotiqConfig) -> None:
         """Connect. Raises UserError where no gripper answers, or one that is not activated."""
         self._config = config
-        self._pacer = CommandPacer(limits)
+        self._pacer = CommandPacer(GripPace())
         self._force = 0.0
         self._newest: GripReading | None = None
         self._fault = ""
@@ -116,7 +116,7 @@ class RobotiqGripper:
         """Why readings stopped, or ""."""
         return self._fault
 
-    def command(self, command: GripCommand) -> None:
+    def command(self, command: Grip) -> None:
         """What the fingers are to do from now on; sent when the pace of commands allows."""
         with self._lock:
             self._pacer.offer(command, time.monotonic())
@@ -141,7 +141,7 @@ class RobotiqGripper:
                 self._fault = f"the gripper's socket failed: {error}"
                 return
 
-    def _send(self, command: GripCommand) -> None:
+    def _send(self, command: Grip) -> None:
         position, force = self._config.count(command.opening), force_count(command.force)
         answer = self._ask(f"SET POS {position} SPE {_FULL} FOR {force} GTO 1")
         if answer != "ack":

@@ -150,7 +150,7 @@ class RtdeArm:
         host = self.config.host
         receive = _module("rtde_receive").RTDEReceiveInterface
         self._receive = _called(
-            f"no robot answers at rtde.host={host}: is it on, and RTDE enabled? (grasp-emulate stands for one)",
+            f"no robot answers at rtde.host={host}: is it on, and RTDE enabled? (To try: grasp-emulate.)",
             lambda: receive(host, float(self.config.rate), _VARIABLES),
         )
         measured = self.next(time.monotonic() + self.config.lost_after)

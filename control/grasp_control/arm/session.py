@@ -13,7 +13,8 @@ from typing import Protocol
 import numpy as np
 
 from grasp_control.arm.grasp_loop import Cycle, GraspLoop
-from grasp_control.arm.gripper import FingerUnits, GripCommand, GripLimits, bounded
+from grasp_control.arm.grip import GripLimiter
+from grasp_control.arm.gripper import Grip
 from grasp_control.arm.object_poses import PoseSource
 from grasp_control.arm.robotiq import GripReading
 from grasp_control.arm.rtde import Measured
@@ -42,7 +43,7 @@ class Gripper(Protocol):
     @property
     def fault(self) -> str: ...
     def newest(self) -> GripReading | None: ...
-    def command(self, command: GripCommand) -> None: ...
+    def command(self, command: Grip) -> None: ...
 
 
 class Session:
@@ -56,16 +57,15 @@ class Session:
         loop: GraspLoop,
         runner: GraspRunner,
         *,
-        limits: GripLimits,
+        limiter: GripLimiter,
         period: float,
         lost_after: float,
         shadow: bool,
     ) -> None:
         """`period`: s of the robot's cycle; `lost_after`: s of silence after which the robot is lost."""
         self._arm, self._gripper, self._poses = arm, gripper, poses
-        self._loop, self._runner, self._limits = loop, runner, limits
+        self._loop, self._runner, self._limiter = loop, runner, limiter
         self._period, self._lost_after, self._shadow = period, lost_after, shadow
-        self._units = FingerUnits()
 
     def perform(self) -> None:
         """Hold the arm until all is there, perform the grasp, and hold it again for a moment.
@@ -104,8 +104,8 @@ class Session:
         elif self._arm.silent_for(now) > self._lost_after:
             self._runner.stop(Outcome.STOPPED, "the robot fell silent")
             raise UserError(
-                f"the robot sent nothing for {self._lost_after:g} s: is it on, and its cable plugged in? Nothing"
-                " more is sent to it, and the watchdog of its controller ends the program."
+                f"the robot sent nothing for {self._lost_after:g} s: is it on, and connected? Nothing more"
+                " is sent to it, and the watchdog of its controller ends the program."
             )
         self._loop.gripper(self._gripper.newest(), now)
         self._loop.object_seen(self._poses.take(), now)
@@ -117,6 +117,6 @@ class Session:
         if cycle.positions is not None:
             self._arm.servo(cycle.positions)
         if cycle.grip is not None:
-            command, _ = bounded(*cycle.grip, self._units, self._limits)
-            if command is not None:
-                self._gripper.command(command)
+            allowed = self._limiter.limit(*cycle.grip)
+            if allowed is not None:
+                self._gripper.command(Grip(allowed.opening, allowed.force))

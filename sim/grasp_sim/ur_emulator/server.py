@@ -27,6 +27,8 @@ POSE_PERIOD = 1.0 / 30.0
 """s between poses of the object."""
 BACKLOG = 65536
 """Bytes a client may leave unread before packages for it are dropped."""
+LONGEST_SCRIPT = 1_000_000
+"""Bytes; ur_rtde's has 60,000."""
 LATE = 0.02
 """s behind which the emulator gives up catching up; the robot's clock jumps over the rest."""
 
@@ -186,6 +188,8 @@ class Server:
 
         def hear(received: bytes) -> bytes:
             script.extend(received)
+            if len(script) > LONGEST_SCRIPT:
+                raise PacketError("a program without an end")
             if script.endswith(b"\nend\n") and b"\ndef " in b"\n" + script[:64]:
                 self.controller.upload(script.decode("utf-8", "replace"))
                 script.clear()

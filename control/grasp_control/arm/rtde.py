@@ -8,13 +8,15 @@ What ur_rtde does not do, and this must:
   here: the caller ends, and begins anew.
 - Its program on the controller goes on with the last setpoint for ever. So the controller's watchdog is set:
   without commands it ends the program.
-- Some of its calls wait for up to 300 s. So those that end things run under a deadline.
+- Some of its calls wait for up to 300 s, and taking its objects away waits for ever for a silent robot. So
+  what ends things runs under a deadline, and the objects are left to the end of the process.
 
 Units: rad, rad/s, s; 6 joints in the order of `grasp_sim.ur5e.JOINT_NAMES`, which is the controller's.
 """
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import math
 import threading
@@ -51,8 +53,8 @@ _VARIABLES = [
 ]
 _POLL = 2e-4
 """s between looks for the next measurement."""
-_END_WITHIN = 3.0
-"""s that ending a motion and the program may take."""
+_END_WITHIN = 1.0
+"""s that each part of ending may take. After 2.5 s of silence ur_rtde begins to connect again by itself."""
 _DRIFT = 1e-4
 """Largest rate at which the robot's clock may run slow against this computer's."""
 
@@ -149,7 +151,7 @@ class RtdeArm:
         """Connect and measure. Raises UserError where no robot answers, or an arm that cannot move."""
         host = self.config.host
         receive = _module("rtde_receive").RTDEReceiveInterface
-        self._receive = _called(
+        self._receive = _kept(
             f"no robot answers at rtde.host={host}: is it on, and RTDE enabled? (To try: grasp-emulate.)",
             lambda: receive(host, float(self.config.rate), _VARIABLES),
         )
@@ -164,7 +166,7 @@ class RtdeArm:
         """Start ur_rtde's program on the controller, which holds the arm where it is, and its watchdog."""
         host = self.config.host
         control = _module("rtde_control").RTDEControlInterface
-        self._control = _called(
+        self._control = _kept(
             f"the robot at {host} takes no program: is it in remote control, and no other client connected?",
             lambda: control(host, float(self.config.rate)),
         )
@@ -195,18 +197,23 @@ class RtdeArm:
         return bool(self._control.servoJ(positions.tolist(), 0.0, 0.0, period, config.lookahead, config.gain))
 
     def end(self) -> str:
-        """Come to rest and end the program; what a person must do where that failed, else "".
+        """Come to rest, end the program and disconnect; what a person must do where that failed, else "".
 
         The arm stays where it is, held by its own controller.
         """
-        if self._control is None:
-            return ""
-        control, self._control = self._control, None
         answers = self.silent_for(time.monotonic()) < self.config.lost_after
-        if answers and _within(_END_WITHIN, lambda: _come_to_rest(control)):
+        left = self._end_program(answers) if self._control is not None else ""
+        for interface in (self._control, self._receive):
+            if interface is not None and answers:
+                _within(_END_WITHIN, interface.disconnect)
+        self._control = self._receive = None
+        return left
+
+    def _end_program(self, answers: bool) -> str:
+        if answers and _within(_END_WITHIN, lambda: _come_to_rest(self._control)):
             return ""
         # A paused program would go on with its old motion when played: the dashboard ends it.
-        if _within(_END_WITHIN, self._stop_by_dashboard):
+        if _within(_END_WITHIN, self._stop_by_dashboard) or not answers:  # then its watchdog ends it
             return ""
         return "the program on the controller could not be ended: press Stop on the pendant"
 
@@ -253,9 +260,12 @@ def _module(name: str) -> Any:
         ) from error
 
 
-def _called(failure: str, call: Callable[[], Any]) -> Any:
+def _kept(failure: str, call: Callable[[], Any]) -> Any:
+    """An interface of ur_rtde, or UserError; it is never taken away, since its destructor may not return."""
     try:
-        return call()
+        interface = call()
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(interface))
+        return interface
     except (RuntimeError, ValueError) as error:  # ur_rtde's, of the C++ library's many kinds
         reason = " ".join(str(error).split())
         raise UserError(f"{failure} ur_rtde says: {reason}") from error

@@ -42,7 +42,7 @@ check: $(STAMP)  ## Lint, check the formatting and the types
 	$(VENV_PYTHON) -m pyright
 
 lock: $(STAMP)  ## Resolve all extras anew and write requirements.lock
-	$(PIP) install --upgrade --upgrade-strategy eager -e '.[ros,ros-build,teleop,exchange,ray,baselines,dev]'
+	$(PIP) install --upgrade --upgrade-strategy eager -e '.[ros,ros-build,rtde,teleop,exchange,ray,baselines,dev]'
 	$(VENV_PYTHON) -c "$$WRITE_LOCK" > requirements.lock.new
 	mv requirements.lock.new requirements.lock
 
@@ -54,7 +54,7 @@ $(STAMP): pyproject.toml requirements.lock
 	@python="$$($(find_python))"; "$$python" -c "$$REQUIRE_COMPILER"; \
 	if ! $(VENV_PYTHON) -c $(is_311) 2>/dev/null; then "$$python" -m venv --clear .venv; fi
 	@echo "Installing the packages of requirements.lock into .venv; this takes a few minutes."
-	$(PIP) install -qq --constraint requirements.lock -e '.[ros,ros-build,teleop,exchange,baselines,dev]'
+	$(PIP) install -qq --constraint requirements.lock -e '.[ros,ros-build,rtde,teleop,exchange,baselines,dev]'
 	@# robosuite asks for opencv-python, which shares the folder cv2 with the headless build and needs a
 	@# libGL.so.1 that servers lack. The one installed last wins.
 	$(PIP) install -qq --constraint requirements.lock --force-reinstall --no-deps opencv-python-headless

@@ -28,3 +28,8 @@ def bundle() -> int:
 def bench() -> int:
     """`grasp-bench`."""
     return start("grasp-bench", "grasp_control.bench:main")
+
+
+def perform() -> int:
+    """`grasp-perform`."""
+    return start("grasp-perform", "grasp_control.perform:main")

@@ -193,8 +193,11 @@ class RtdeArm:
         if self.silent_for(time.monotonic()) > self.config.lost_after:
             return False
         period, config = 1.0 / self.config.rate, self.config
-        # Speed and acceleration are ignored by servoj.
-        return bool(self._control.servoJ(positions.tolist(), 0.0, 0.0, period, config.lookahead, config.gain))
+        try:  # speed and acceleration are ignored by servoj
+            sent = self._control.servoJ(positions.tolist(), 0.0, 0.0, period, config.lookahead, config.gain)
+        except RuntimeError:  # the connection broke; `silent_for` will tell of it
+            return False
+        return bool(sent)
 
     def end(self) -> str:
         """Come to rest, end the program and disconnect; what a person must do where that failed, else "".

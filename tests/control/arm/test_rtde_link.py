@@ -17,6 +17,7 @@ pytest.importorskip("rtde_receive", reason="ur_rtde is not installed")
 
 from grasp_control import perform
 from grasp_control.arm.rtde import RtdeArm, RtdeConfig
+from grasp_control.arm.safety import SafetyFilter
 from grasp_control.perform import PerformConfig
 from grasp_sim import ur5e
 from grasp_sim.cli import run_command
@@ -223,8 +224,14 @@ class Performing:
         return self.process.exitcode, lines
 
 
+@pytest.fixture(scope="module")
+def compiled() -> None:
+    """The safety filter's functions in this process, so that none forked from it loads them again."""
+    SafetyFilter()
+
+
 @pytest.fixture
-def performing(emulator, tmp_path):
+def performing(emulator, tmp_path, compiled):
     perception = Perception(emulator.poses)
     perception.start()
     started = []
@@ -284,7 +291,7 @@ def test_a_robot_that_is_gone_ends_the_process_with_one_line(emulator, performin
     emulator.until(moving, "moving")
     emulator.process.kill()
     code, said = started.end()
-    assert code == 2
+    assert code == 2, said
     complaints = [line for line in said.splitlines() if line.startswith("grasp-perform")]
     assert len(complaints) == 1, said
     assert "the robot sent nothing for 0.5 s" in complaints[0]

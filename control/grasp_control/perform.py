@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from omegaconf import MISSING
 
 from grasp_control.arm.assembler import MaximumAges, StateAssembler
-from grasp_control.arm.grasp_loop import GraspLoop
+from grasp_control.arm.grasp_loop import Counts, GraspLoop
 from grasp_control.arm.grip import GripLimiter, GripLimits
 from grasp_control.arm.limits import SafetyConfig
 from grasp_control.arm.object_poses import DatagramPoses, ObjectPose, PoseSource
@@ -89,15 +89,20 @@ def main() -> int:
 
 
 def run(config: PerformConfig) -> int:
-    """Perform one grasp in this process."""
-    policy = load_bundle(config.bundle, expect=Expectation())
-    runner = GraspRunner(policy, config.grasp)
-    safety = SafetyFilter(config.safety)  # compiles, which may take a minute: before anything is connected
+    """Perform one grasp in this process, and say how it went."""
     # Ctrl-C, the end of the terminal and `kill` all end the motion in order.
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
+    runner = GraspRunner(load_bundle(config.bundle, expect=Expectation()), config.grasp)
+    with library_silenced(), _said_aloud(runner):
+        counts = perform(config, runner)
+    return _report(config, runner, counts)
+
+
+def perform(config: PerformConfig, runner: GraspRunner) -> Counts:
+    """Connect, perform one grasp and disconnect. Raises UserError where something is missing or lost."""
+    safety = SafetyFilter(config.safety)  # compiles, which may take a minute: before anything is connected
     with ExitStack() as stack:
-        stack.enter_context(_library_silenced())
         poses = DatagramPoses(address_of("poses", config.poses))
         stack.callback(poses.close)
         first = _first_pose(poses)
@@ -120,9 +125,8 @@ def run(config: PerformConfig) -> int:
         )
         if not config.shadow:
             arm.take_control()
-        with _said_aloud(runner):
-            session.perform()
-    return _report(config, runner, loop)
+        session.perform()
+    return loop.counts
 
 
 def _make_loop(
@@ -156,9 +160,9 @@ def _end(arm: RtdeArm) -> None:
         print(f"grasp-perform: {left}.", file=sys.stderr)
 
 
-def _report(config: PerformConfig, runner: GraspRunner, loop: GraspLoop) -> int:
+def _report(config: PerformConfig, runner: GraspRunner, counts: Counts) -> int:
     """Say how it ended; the exit code."""
-    progress, counts = runner.progress, loop.counts
+    progress = runner.progress
     print(f"{progress.outcome.value}: {progress.message}, after {progress.step} actions.")
     if counts.cycles:
         print(
@@ -194,7 +198,7 @@ def _said_aloud(runner: GraspRunner) -> Iterator[None]:
 
 
 @contextmanager
-def _library_silenced() -> Iterator[None]:
+def library_silenced() -> Iterator[None]:
     """Keep away what ur_rtde prints, from threads of its own, of lost connections: we say it ourselves."""
     sys.stdout.flush()
     sys.stderr.flush()

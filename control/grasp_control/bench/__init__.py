@@ -21,6 +21,7 @@ BENCHMARKS = {
     "sim": "control steps a second of every simulator and mode, resets, processes side by side",
     "expert": "success of the scripted expert in every environment and mode",
     "pictures": "one picture of every environment",
+    "rtde": "grasps of a bundle through ur_rtde and an emulated controller, without ROS",
     "transfer": "success of policy bundles in environments they were not trained in",
 }
 """Names, each a module of this package with `run(arguments) -> exit code`, and what they measure."""

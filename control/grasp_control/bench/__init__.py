@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from importlib.metadata import entry_points
 
 from grasp_sim.cli import run_named
 
@@ -23,8 +24,11 @@ BENCHMARKS = {
     "pictures": "one picture of every environment",
     "rtde": "grasps of a bundle through ur_rtde and an emulated controller, without ROS",
     "transfer": "success of policy bundles in environments they were not trained in",
+    "ros": "the ROS 2 nodes as processes: grasps, killed nodes, delays",
 }
 """Names, each a module of this package with `run(arguments) -> exit code`, and what they measure."""
+OFFERED = "grasp_control.benchmarks"
+"""Entry points: the `run` of benchmarks in packages that this one knows nothing of."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -32,8 +36,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return run_named(
         "grasp-bench",
         "benchmark",
-        {name: (f"{__name__}.{name}:run", text) for name, text in BENCHMARKS.items()},
+        {name: (_place_of(name), text) for name, text in BENCHMARKS.items()},
         list(sys.argv[1:] if arguments is None else arguments),
         usage="<what> [key=value ...]",
         closing="grasp-bench <what> --help lists the settings of one.",
     )
+
+
+def _place_of(name: str) -> str:
+    offered = list(entry_points(group=OFFERED, name=name))
+    return offered[0].value if offered else f"{__name__}.{name}:run"

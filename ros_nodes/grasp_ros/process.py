@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import rclpy
+from rclpy.exceptions import NotInitializedException
 from rclpy.executors import ExternalShutdownException
-from rclpy.impl.implementation_singleton import rclpy_implementation
 from rclpy.node import Node
 from rclpy.utilities import remove_ros_args
 
@@ -18,7 +18,6 @@ from grasp_sim.cli_help import describe
 from grasp_sim.errors import UserError
 
 EXIT_USER_ERROR = 1
-_RCLError = rclpy_implementation.RCLError
 
 
 def run_node(
@@ -55,10 +54,10 @@ def run_node(
         run(node, declare(node, config_class))
     except (KeyboardInterrupt, ExternalShutdownException):
         pass
-    except _RCLError:
+    except (RuntimeError, NotInitializedException):  # of which rclpy's own errors are
         if rclpy.ok():
             raise
-        # A signal shut ROS down while the node published or the like: the end that was asked for.
+        # A signal shut ROS down while the node made a publisher or published: the end that was asked for.
     except UserError as error:
         say(f"{name}: {' '.join(str(error).split())}")
         return EXIT_USER_ERROR

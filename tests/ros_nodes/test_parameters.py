@@ -147,9 +147,9 @@ class Settings:
             raise ValueError(f"rate={self.rate} must be above 0 and at most 500.")
 
 def run(node, config):
-    print("running", config.rate, flush=True)
     executor = SingleThreadedExecutor()
     executor.add_node(node)
+    print("running", config.rate, flush=True)
     while node.context.ok():
         executor.spin_once(timeout_sec=0.1)
 

@@ -47,7 +47,9 @@ class Source:
         self.present = False
         """Whether there is an admitted message."""
         self._future_max = future_max
-        self._arrived = self._age = nan
+        self.arrived = nan
+        """s, when the last admitted message came."""
+        self._age = nan
         self._stamp = -inf
 
     def forget(self) -> None:
@@ -74,10 +76,10 @@ class Source:
             self.refuse("back", f"stamped {self._stamp - (now - stamp_age):.3f} s before the one before")
         else:
             self.present, self.fault = True, None
-            self._arrived, self._age, self._stamp = now, max(stamp_age, 0.0), now - stamp_age
+            self.arrived, self._age, self._stamp = now, max(stamp_age, 0.0), now - stamp_age
             return True
         return False
 
     def age(self, now: float) -> float:
         """s since the content of the last admitted message was made."""
-        return now - self._arrived + self._age
+        return now - self.arrived + self._age

@@ -77,8 +77,8 @@ def _damp(found, least, matrix, closing, wanted):
     """Near a plane, let the TCP close in on it no faster than proportionally to its distance.
 
     So it comes to rest beside the plane, and slides along it with its turn kept. `found` are the planes'
-    clearances now, `matrix` (6, 6) the Jacobian, `closing` the share of the distance per cycle. Answers the last
-    plane that changed `wanted` (6,), else CLEAR.
+    clearances now, `matrix` (6, 6) the Jacobian, `closing` the share of the distance per cycle. Answers the
+    last plane that changed `wanted` (6,), else CLEAR.
     """
     twist, near = matrix @ wanted, CLEAR
     for i in range(len(found)):

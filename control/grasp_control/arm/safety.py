@@ -195,10 +195,13 @@ class SafetyFilter:
                 return self._last
         if now < self._due - _JITTER * self.config.period:
             return self._last._replace(positions=None, velocities=None)
-        self._check_gap(now)
+        gap = now - self._last_step
         self._due = max(self._due + self.config.period, now + _JITTER * self.config.period)
         self._last_step = now
 
+        if self._joints is not None and isfinite(gap) and gap > self.config.cycle_gap_max:
+            self._last = self._go_on_from_rest(gap, now)
+            return self._last
         pause, unseen = self._pause(), self._not_seen(now)
         if pause is not None:
             self._need_start(pause, now + self.config.resume_delay)
@@ -223,14 +226,13 @@ class SafetyFilter:
         self._need_start(lost, self._last_step + self.config.resume_delay)
         return lost
 
-    def _check_gap(self, now: float) -> None:
-        gap = now - self._last_step
-        if gap <= self.config.cycle_gap_max or not isfinite(self._last_step) or self._joints is None:
-            return
+    def _go_on_from_rest(self, gap: float, now: float) -> Verdict:
+        """After so many missed cycles the arm has stopped on the last command by itself. What follows begins
+        there, at rest, as another sequence of commands."""
+        self._place(self._command)
+        self._ramp_from = now
         text = f"{gap:.3f} s passed between two cycles; at most {self.config.cycle_gap_max:g} s is allowed"
-        # The arm has stopped on the last command by itself: go on from rest, as another sequence of commands.
-        self._place(self._joints)
-        self._need_start(Reason("cycle_gap", text), max(self._start_at, now))
+        return self._verdict(Status.HOLD, (Reason("cycle_gap", text),))
 
     def _pause(self) -> Reason | None:
         if self._program is None and self.config.require_program:
@@ -311,7 +313,7 @@ class SafetyFilter:
         if unseen is not None:
             return reasons
         measured = self._place_measured
-        if now - self._rests_since < self.config.settle_time:
+        if self._measured.arrived - self._rests_since < self.config.settle_time:
             text = f"the arm has not rested for {self.config.settle_time:g} s yet"
             return reasons or [Reason("arm_moving", text)]
         waiting = pause is None and now < self._start_at
@@ -325,7 +327,6 @@ class SafetyFilter:
         if pause is None and not waiting and outside is None:
             self._place(measured)
             self._restart, self._blocked_since, self._ramp_from = None, inf, now
-            np.clip(self._clearances, 0.0, self._full_margins, out=self._margins)
             return []
         if self._joints is not None and not waiting and self._may_rest_at(measured):
             self._place(measured)
@@ -346,6 +347,9 @@ class SafetyFilter:
         self._output[:] = 0.0
         self._last_target = joints.copy()
         self._setpoint.forget()
+        # Margins are what proofs of a way are made of, not limits: where there is less room, less has to do.
+        geometry.clearances(joints, self._limits, self._clearances)
+        np.clip(self._clearances, 0.0, self._full_margins, out=self._margins)
 
     def _outside(self, joints: np.ndarray) -> Reason | None:
         """Which limit a posture breaks; fills `_clearances`."""

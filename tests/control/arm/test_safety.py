@@ -124,6 +124,13 @@ def test_velocities_that_are_not_a_number_are_no_obstacle():
     assert np.array_equal(verdict.positions, ur5e.HOME)
 
 
+def test_one_sample_does_not_show_that_the_arm_rests():
+    rig = Rig()
+    rig.cycle()
+    assert rig.cycles(0.04, measure=False).positions is None  # not stale yet
+    assert keys(rig.verdict) == {"arm_moving"}
+
+
 def test_a_start_waits_until_the_arm_rests():
     rig = Rig()
     rig.follows = False
@@ -617,6 +624,17 @@ def test_after_a_gap_the_arm_starts_again_from_rest():
     assert not verdict.velocities.any()
     rig.goal = before
     assert rig.cycles(0.3).status is Status.OK
+
+
+def test_gaps_never_leave_the_arm_stuck_close_to_a_limit():
+    rig = Rig(setpoint_jump_max=1.5).start()
+    rig.goal = straight_down(0.20)  # into the table
+    for _ in range(40):
+        rig.cycles(0.05)
+        rig.now += 0.06  # stands wherever it was, perhaps nearer than where it would have stopped
+    rig.goal = ur5e.HOME
+    verdict = rig.cycles(3.0)
+    np.testing.assert_allclose(verdict.positions, ur5e.HOME, atol=1e-9)
 
 
 def test_a_gap_does_not_shorten_the_delay_after_a_pause():

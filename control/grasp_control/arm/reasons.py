@@ -245,3 +245,11 @@ KINDS: dict[str, Kind] = {
     ),
 }
 """Every kind of reason by key."""
+
+
+def markdown() -> str:
+    """The table for docs/deployment.md."""
+    lines = ["| diagnostic | leads to | meaning | what to do |", "| --- | --- | --- | --- |"]
+    for key, kind in KINDS.items():
+        lines.append(f"| `{key}` | {kind.status.name} | {kind.meaning} | {kind.remedy} |")
+    return "\n".join(lines) + "\n"

@@ -7,7 +7,7 @@ import pytest
 
 from grasp_control.arm.inputs import Source
 from grasp_control.arm.limits import SafetyConfig
-from grasp_control.arm.reasons import KINDS, Status
+from grasp_control.arm.reasons import KINDS, Status, markdown
 from grasp_control.arm.safety import SafetyFilter, Verdict
 from grasp_sim import ur5e
 from grasp_sim.scene import TABLE_HEIGHT
@@ -680,6 +680,9 @@ def test_every_reason_a_source_can_give_is_in_the_table():
             source.refuse(ending, "")
             assert source.fault is not None
             assert source.fault.key in KINDS
+    table = markdown().splitlines()
+    assert len(table) == 2 + len(KINDS)
+    assert all(line.count("|") == 5 for line in table)
     for kind in KINDS.values():
         assert kind.meaning.endswith(".")
         assert kind.remedy.endswith(".")

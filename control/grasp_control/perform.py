@@ -165,9 +165,10 @@ def _report(config: PerformConfig, runner: GraspRunner, counts: Counts) -> int:
     progress = runner.progress
     print(f"{progress.outcome.value}: {progress.message}, after {progress.step} actions.")
     if counts.cycles:
+        keys = ", ".join(f"{key} {count}" for key, count in counts.reasons.most_common())
         print(
             f"The safety filter limited {counts.limited / counts.cycles:.1%} and held"
-            f" {counts.held / counts.cycles:.1%} of {counts.cycles} cycles."
+            f" {counts.held / counts.cycles:.1%} of {counts.cycles} cycles{f' ({keys})' if keys else ''}."
         )
     if config.shadow:
         print("Nothing was sent: shadow=false moves the arm.")

@@ -9,7 +9,8 @@ Shapes: 6 joints in the order of `grasp_sim.ur5e.JOINT_NAMES`. m, rad, N; times 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -47,6 +48,8 @@ class Counts:
     cycles: int = 0
     limited: int = 0
     held: int = 0
+    reasons: Counter[str] = field(default_factory=Counter)
+    """Cycles by the key of each reason that the safety filter gave."""
 
 
 class GraspLoop:
@@ -195,6 +198,7 @@ class GraspLoop:
             self.counts.cycles += 1
             self.counts.limited += verdict.status is Status.LIMITED
             self.counts.held += holding
+            self.counts.reasons.update(reason.key for reason in verdict.reasons)
 
 
 def _stamp(at: float) -> int:

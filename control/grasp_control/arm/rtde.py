@@ -190,14 +190,23 @@ class RtdeArm:
 
     def servo(self, positions: np.ndarray) -> bool:
         """Send a setpoint (6,). False where the program does not take it; nothing goes to a silent robot."""
+        period, config = 1.0 / self.config.rate, self.config
+        # Speed and acceleration are ignored by servoj.
+        return self._told(
+            lambda: self._control.servoJ(positions.tolist(), 0.0, 0.0, period, config.lookahead, config.gain)
+        )
+
+    def wait(self) -> bool:
+        """Send no setpoint, but keep the watchdog waiting too; answers as `servo`."""
+        return self._told(lambda: self._control.kickWatchdog())
+
+    def _told(self, command: Callable[[], bool]) -> bool:
         if self.silent_for(time.monotonic()) > self.config.lost_after:
             return False
-        period, config = 1.0 / self.config.rate, self.config
-        try:  # speed and acceleration are ignored by servoj
-            sent = self._control.servoJ(positions.tolist(), 0.0, 0.0, period, config.lookahead, config.gain)
+        try:
+            return bool(command())
         except RuntimeError:  # the connection broke; `silent_for` will tell of it
             return False
-        return bool(sent)
 
     def end(self) -> str:
         """Come to rest, end the program and disconnect; what a person must do where that failed, else "".

@@ -35,6 +35,7 @@ class Arm(Protocol):
     def next(self, deadline: float) -> Measured | None: ...
     def silent_for(self, now: float) -> float: ...
     def servo(self, positions: np.ndarray) -> bool: ...
+    def wait(self) -> bool: ...
 
 
 class Gripper(Protocol):
@@ -114,7 +115,9 @@ class Session:
     def _send(self, cycle: Cycle) -> None:
         if self._shadow:
             return
-        if cycle.positions is not None:
+        if cycle.positions is None:
+            self._arm.wait()
+        else:
             self._arm.servo(cycle.positions)
         if cycle.grip is not None:
             allowed = self._limiter.limit(*cycle.grip)

@@ -52,7 +52,10 @@ class RtdeBenchConfig:
     """Hz of the controller, 125 or 500."""
     host: str = "127.0.0.3"
     """Address of the emulated controller."""
-    safety: SafetyConfig = field(default_factory=lambda: SafetyConfig(gripper_max_age=0.2))
+    safety: SafetyConfig = field(
+        default_factory=lambda: SafetyConfig(gripper_max_age=0.2, velocity_max=3.0, acceleration_max=25.0)
+    )
+    """By default fast enough for the policy to be served as in training; a first run on a robot is slower."""
     out: str = "docs/benchmarks/rtde"
     """Beginning of the names of the files written."""
 
@@ -116,6 +119,7 @@ def _grasp(config: PerformConfig, policy: BundlePolicy) -> dict[str, object]:
         "cycles": counts.cycles,
         "limited": counts.limited,
         "held": counts.held,
+        "reasons": " ".join(f"{key}:{count}" for key, count in counts.reasons.most_common()),
         "drops": outcome["drops"],
         "broken": int(outcome["broken"]),
         "first_step_rad": f"{asked['first_step']:.2e}",

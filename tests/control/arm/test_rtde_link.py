@@ -111,6 +111,17 @@ def test_a_motion_arrives_as_it_was_sent(emulator, arm):
     assert state["asked"]["first_step"] == 0.0
 
 
+def test_an_arm_that_waits_for_its_first_setpoint_keeps_its_program(emulator, arm):
+    arm.connect()
+    arm.take_control()
+    until = time.monotonic() + 0.6  # three times what the watchdog allows
+    while time.monotonic() < until:
+        arm.next(until)
+        assert arm.wait()
+    state = emulator.state()
+    assert (state["runtime"], state["asked"]["commands"]) == ("PLAYING", 0)
+
+
 def test_a_frozen_stream_is_told_by_its_stamps_and_nothing_more_is_sent(emulator, arm):
     arm.connect()
     arm.take_control()

@@ -111,7 +111,7 @@ def test_a_protective_stop_pauses_and_play_goes_on_with_the_old_motion():
 
 def test_a_target_far_away_is_a_protective_stop_before_anything_moves():
     controller = playing()
-    servo(controller, ur5e.HOME + 0.04)  # 5 cycles at pi rad/s are 0.031 rad
+    servo(controller, ur5e.HOME + 0.04)  # 2 ms at pi rad/s are 0.0063 rad
     assert controller.safety == Safety.PROTECTIVE_STOP
     assert "0.040 rad away" in controller.log[-2]
     assert controller.robot.joints()[0] == pytest.approx(ur5e.HOME)

@@ -92,6 +92,7 @@ def measure(config: RtdeBenchConfig) -> None:
             for number in range(config.episodes):
                 found.append({"env": env, "rate": config.rate, **_grasp(performing, policy)})
                 print(f"{env} {number + 1}/{config.episodes}: {found[-1]['said']}", flush=True)
+                _say(config.host, "unlock")
                 _say(config.host, "reset")
         rows += found
         table.append(_summary(env, config, found))

@@ -42,9 +42,9 @@ STOP_DECELERATION = 10.0
 """rad/s^2, of a stop that names none."""
 READY, DONE = 1, 2
 """What the script says in output_int_register_0."""
-RUSH_CYCLES = 5
-"""Cycles at the greatest speed that a target may be away from the arm; farther is a protective stop. Two
-commands may arrive in one cycle and none in the next, so one cycle would be too strict."""
+RUSH = 1.5
+"""A servoJ target farther from the one before than so many cycles at the greatest speed is a protective stop.
+It is judged from command to command, whenever they arrive: on a busy computer several arrive at once."""
 
 
 class Command(IntEnum):
@@ -253,12 +253,6 @@ class Controller:
         before = self._position
         limit = ur5e.VELOCITY_MAX * self.period * self.speed_scaling
         if self.runtime == Runtime.PLAYING and self._target is not None:
-            ahead = np.abs(self._target - before)
-            if (ahead > ur5e.VELOCITY_MAX * self.period * RUSH_CYCLES).any():
-                worst = int(ahead.argmax())
-                self.protective_stop(f"{ur5e.JOINT_NAMES[worst]} was sent {ahead[worst]:.3f} rad away")
-                self.robot.follow(before, self.period)
-                return
             self._position = before + np.clip(self._target - before, -limit, limit)
         elif self.runtime == Runtime.PLAYING and self._speed is not None:
             change = self._deceleration * self.period
@@ -276,18 +270,20 @@ class Controller:
     def _note_asked(self, target: np.ndarray) -> None:
         asked = self.asked
         asked.commands += 1
-        if self._last_asked is None:
-            measured = self.robot.joints()[0]
-            asked.first_step = max(asked.first_step, float(np.abs(target - measured).max()))
-            self._last_asked = target, np.zeros(ur5e.DOF)
-            return
-        before, step_before = self._last_asked
+        first = self._last_asked is None
+        before, step_before = self._last_asked or (self.robot.joints()[0], np.zeros(ur5e.DOF))
         step = target - before
-        asked.step = max(asked.step, float(np.abs(step).max()))
-        asked.velocity = asked.step / self.period
-        change = float(np.abs(step - step_before).max()) / self.period**2
-        asked.acceleration = max(asked.acceleration, change)
-        self._last_asked = target, step
+        if first:
+            asked.first_step = max(asked.first_step, float(np.abs(step).max()))
+        else:
+            asked.step = max(asked.step, float(np.abs(step).max()))
+            asked.velocity = asked.step / self.period
+            change = float(np.abs(step - step_before).max()) / self.period**2
+            asked.acceleration = max(asked.acceleration, change)
+        self._last_asked = target, np.zeros(ur5e.DOF) if first else step
+        if (np.abs(step) > ur5e.VELOCITY_MAX * self.period * RUSH).any():
+            worst = int(np.abs(step).argmax())
+            self.protective_stop(f"{ur5e.JOINT_NAMES[worst]} was sent {abs(step[worst]):.3f} rad away")
 
     def _double(self, index: int) -> float:
         return float(self.inputs.get(f"input_double_register_{index}", 0.0))  # type: ignore[arg-type]

@@ -14,17 +14,17 @@ from dataclasses import dataclass, field, replace
 from omegaconf import MISSING
 
 from grasp_control.arm.assembler import MaximumAges, StateAssembler
-from grasp_control.arm.grasp_loop import Counts, GraspLoop
+from grasp_control.arm.grasp_loop import PERIOD, Counts, GraspLoop
 from grasp_control.arm.grip import GripLimiter, GripLimits
 from grasp_control.arm.limits import SafetyConfig
-from grasp_control.arm.object_poses import DatagramPoses, ObjectPose, PoseSource
+from grasp_control.arm.object_poses import MAX_SYMMETRY, DatagramPoses, ObjectPose, PoseSource
 from grasp_control.arm.robotiq import RobotiqConfig, RobotiqGripper
 from grasp_control.arm.rtde import RtdeArm, RtdeConfig
 from grasp_control.arm.runner import GraspConfig, GraspRunner, Outcome
 from grasp_control.arm.safety import SafetyFilter
 from grasp_control.arm.session import READY_WITHIN, Session
-from grasp_control.arm.setpoints import SetpointStream
-from grasp_control.bundle import load_bundle
+from grasp_control.arm.setpoints import SLOWEST, SetpointStream
+from grasp_control.bundle import BundlePolicy, load_bundle
 from grasp_control.manifest import Expectation
 from grasp_sim.cli import require_path, run_command
 from grasp_sim.errors import UserError
@@ -49,6 +49,7 @@ Without a robot, in two terminals:
 
 On a robot, at first:
   grasp-perform bundle=DIR rtde.host=192.168.0.10 poses=0.0.0.0:30100
+  grasp-perform bundle=DIR rtde.host=192.168.0.10 poses=0.0.0.0:30100 shadow=false speed=0.25 grasp.timeout=32
 """
 
 _SAY_EVERY = 1.0  # s
@@ -64,6 +65,9 @@ class PerformConfig:
     """Measure and compute, and send nothing."""
     poses: str = "127.0.0.1:30100"
     """Address that the object's poses are awaited at."""
+    speed: float = 1.0
+    """Share of the speed of training: at 0.25 every policy step takes four times as long, and the arm moves
+    that much slower on the same path. For the first runs."""
     object_symmetry: int = 4
     """n-fold rotational symmetry of the object about the vertical, 0 for any, where the poses tell none."""
     rtde: RtdeConfig = field(default_factory=RtdeConfig)
@@ -78,8 +82,10 @@ class PerformConfig:
         """Check the ranges, and what must agree."""
         require_path("bundle", self.bundle)
         address_of("poses", self.poses)
-        if self.object_symmetry < 0:
-            raise ValueError(f"object_symmetry={self.object_symmetry} must not be negative.")
+        if not 1.0 / SLOWEST <= self.speed <= 1.0:
+            raise ValueError(f"speed={self.speed} must be from {1.0 / SLOWEST:g} to 1.")
+        if not 0 <= self.object_symmetry <= MAX_SYMMETRY:
+            raise ValueError(f"object_symmetry={self.object_symmetry} must be from 0 to {MAX_SYMMETRY}.")
         self.safety = replace(self.safety, rate_hz=float(self.rtde.rate))
 
 
@@ -93,10 +99,15 @@ def run(config: PerformConfig) -> int:
     # Ctrl-C, the end of the terminal and `kill` all end the motion in order.
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
-    runner = GraspRunner(load_bundle(config.bundle, expect=Expectation()), config.grasp)
+    runner = make_runner(config, load_bundle(config.bundle, expect=Expectation()))
     with library_silenced(), _said_aloud(runner):
         counts = perform(config, runner)
     return _report(config, runner, counts)
+
+
+def make_runner(config: PerformConfig, policy: BundlePolicy) -> GraspRunner:
+    """A grasp by `policy` at the speed that is set."""
+    return GraspRunner(policy, config.grasp, PERIOD / config.speed)
 
 
 def perform(config: PerformConfig, runner: GraspRunner) -> Counts:
@@ -138,6 +149,7 @@ def _make_loop(
         SetpointStream(runner.policy.manifest.action_scale),
         safety,
         StateAssembler(config.max_age, symmetry),
+        period=PERIOD / config.speed,
         shadow=config.shadow,
     )
 

@@ -62,14 +62,16 @@ class GraspLoop:
         safety: SafetyFilter,
         assembler: StateAssembler,
         *,
+        period: float = PERIOD,
         shadow: bool = False,
     ) -> None:
-        """`shadow`: nothing will be sent, so every target starts from where the arm is."""
+        """`period`: s of a policy step; `shadow`: nothing will be sent, so every target starts from where the
+        arm is."""
         self.counts = Counts()
         self.last: Executed | None = None
         """What became of the newest action."""
         self._runner, self._stream, self._safety, self._assembler = runner, stream, safety, assembler
-        self._shadow = shadow
+        self._period, self._shadow = period, shadow
         self._measured: Measured | None = None
         self._grip: GripReading | None = None
         self._epoch: int | None = None
@@ -121,14 +123,14 @@ class GraspLoop:
     def begin(self, now: float) -> None:
         """Begin the grasp. Raises NotReady while `problems` has any."""
         self._act(now, begin=True)
-        self._due = now + PERIOD
+        self._due = now + self._period
 
     def step(self, now: float) -> Cycle:
         """One cycle; what to send."""
         if self._runner.progress.running:
             self._look_for_trouble(now)
         if self._runner.progress.running and self._holding_since is None and now >= self._due:
-            self._due = max(self._due + PERIOD, now)
+            self._due = max(self._due + self._period, now)
             self._act(now)
         if self._stream.ready and self._epoch is not None:
             self._safety.setpoint(self._stream.at(now)[0], epoch=self._epoch, stamp_age=0.0, now=now)
@@ -154,7 +156,7 @@ class GraspLoop:
             return
         if self._shadow:
             self._stream.reset(state.joint_positions)
-        self.last = self._stream.act(action, state.joint_positions, now)
+        self.last = self._stream.act(action, state.joint_positions, now, self._period)
         self._wanted = Grip(self.last.command.opening, self.last.command.force_limit)
 
     def trouble(self) -> str:

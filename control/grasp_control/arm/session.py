@@ -12,6 +12,7 @@ from typing import Protocol
 
 import numpy as np
 
+from grasp_control.arm.assembler import NotReady
 from grasp_control.arm.grasp_loop import Cycle, GraspLoop
 from grasp_control.arm.grip import GripLimiter
 from grasp_control.arm.gripper import Grip
@@ -77,7 +78,10 @@ class Session:
         waits = self._waiting_for()
         if waits:
             raise UserError(f"not begun: after {READY_WITHIN:g} s {'; '.join(waits)}.")
-        self._loop.begin(time.monotonic())
+        try:
+            self._loop.begin(time.monotonic())
+        except NotReady as reason:  # it has grown old in this very moment
+            raise UserError(f"not begun: {reason}.") from reason
         while self._runner.progress.running:
             self._cycle()
         self._keep(lambda: bool(self._loop.trouble()), SETTLE, stop_on_trouble=False)

@@ -16,14 +16,13 @@ from omegaconf import MISSING
 from grasp_control.arm.grasp_loop import Counts
 from grasp_control.arm.limits import SafetyConfig
 from grasp_control.arm.rtde import RtdeConfig
-from grasp_control.arm.runner import GraspRunner
 from grasp_control.bench.measure import beside, load_per_core, show_rows, write_rows
 from grasp_control.bench.settings import require_beginning, require_environments
 from grasp_control.bundle import BundlePolicy, load_bundle
 from grasp_control.config import MAX_EPISODES
 from grasp_control.intervals import wilson_interval
 from grasp_control.manifest import Expectation
-from grasp_control.perform import PerformConfig, library_silenced, perform
+from grasp_control.perform import PerformConfig, library_silenced, make_runner, perform
 from grasp_sim.cli import require_at_least, require_at_most, require_path, run_command
 from grasp_sim.errors import UserError
 from grasp_sim.ur_emulator.server import FAULTS_PORT
@@ -103,7 +102,7 @@ def measure(config: RtdeBenchConfig) -> None:
 
 
 def _grasp(config: PerformConfig, policy: BundlePolicy) -> dict[str, object]:
-    runner = GraspRunner(policy, config.grasp)
+    runner = make_runner(config, policy)
     counts, lost = Counts(), ""
     try:
         with library_silenced():

@@ -163,8 +163,15 @@ class RtdeArm:
         return measured
 
     def take_control(self) -> None:
-        """Start ur_rtde's program on the controller, which holds the arm where it is, and its watchdog."""
+        """Start ur_rtde's program on the controller, which holds the arm where it is, and its watchdog.
+
+        Raises UserError where another program runs, which ur_rtde would end, or where it cannot be started.
+        """
         host = self.config.host
+        if self._newest is None or self._newest.runtime_state == PLAYING:
+            raise UserError(
+                f"a program runs on the robot at {host}: stop it on the pendant, then begin anew."
+            )
         control = _module("rtde_control").RTDEControlInterface
         self._control = _kept(
             f"the robot at {host} takes no program: is it in remote control, and no other client connected?",
@@ -173,6 +180,11 @@ class RtdeArm:
         if not self._control.setWatchdog(self.config.watchdog):
             self.end()
             raise UserError(f"the robot at {host} refused the watchdog, without which nothing moves here.")
+        until = time.monotonic() + _END_WITHIN
+        while self._newest.runtime_state != PLAYING:  # told by another stream than the one that waited for it
+            if self.next(until) is None or not self.wait():
+                self.end()
+                raise UserError(f"the program sent to the robot at {host} does not run.")
 
     def next(self, deadline: float) -> Measured | None:
         """The next package, or None when none came before `deadline` (monotonic s)."""

@@ -222,8 +222,9 @@ class GraspAction:
         try:
             while not self._closing.is_set() and self._node.context.ok():
                 executor.spin_once(timeout_sec=0.1)
-        except ExternalShutdownException:
-            pass
+        except (ExternalShutdownException, RuntimeError):
+            if self._node.context.ok():  # otherwise ROS was shut down under a callback
+                raise
         finally:
             executor.shutdown()
 

@@ -53,7 +53,6 @@ def main() -> None:
         },
         "AMENT_PREFIX_PATH": str(PREFIX),
         "CMAKE_PREFIX_PATH": str(PREFIX),
-        "STATIC_ROSIDL_TYPESUPPORT_C": "rosidl_typesupport_fastrtps_c",
     }
     with tempfile.TemporaryDirectory(prefix="grasp_msgs-") as folder:
         log, build = Path(folder, "log"), str(Path(folder, "build"))

@@ -1,6 +1,17 @@
 """For colcon, which finds the package by `package.xml`; pip installs it with the rest of the repository."""
 
+from glob import glob
+
 from setuptools import setup
+
+NODES = {
+    "sim_robot": "sim_robot",
+    "gripper_bridge": "gripper_bridge",
+    "policy_server": "policy_server",
+    "servo": "servo_node",
+    "safety": "safety_node",
+}
+"""Executables and their modules."""
 
 setup(
     name="grasp_ros",
@@ -9,8 +20,12 @@ setup(
     data_files=[
         ("share/ament_index/resource_index/packages", ["resource/grasp_ros"]),
         ("share/grasp_ros", ["package.xml"]),
+        ("share/grasp_ros/bundle", sorted(glob("grasp_ros/bundle/*"))),
+        ("share/grasp_ros/launch", sorted(glob("../launch/*.launch.py") + glob("../launch/*.yaml"))),
     ],
     install_requires=["setuptools"],
-    entry_points={"console_scripts": ["sim_robot = grasp_ros.sim_robot:main"]},
     zip_safe=True,
+    entry_points={
+        "console_scripts": [f"{name} = grasp_ros.{module}:main" for name, module in NODES.items()],
+    },
 )

@@ -57,7 +57,7 @@ GRAPH: tuple[Topic, ...] = (
         T.gripper,
         ("gripper_bridge",),
         ("safety", "policy_server", "grasp_recorder"),
-        "opening, m, and force, N; 125 or 500 Hz",
+        "opening, m, and force, N; at most 100 Hz",
     ),
     Topic(T.requested_action, ("policy_server",), ("servo", "grasp_recorder"), "the policy's action; 20 Hz"),
     Topic(

@@ -104,7 +104,7 @@ class GripperBridge:
             config.driver_topic,
             config.driver_action,
             config.finger_joint,
-            lambda why: self._happened("driver", why),
+            self._on_refused,
         )
         self._publisher = node.create_publisher(JointState, config.gripper, RELIABLE)
         self._newest = Newest(node, JointState, config.joint_states, heard_from_all(10), self._on_arrival)
@@ -198,6 +198,10 @@ class GripperBridge:
     def _happened(self, key: str, text: str) -> None:
         self._events[key] = (time.monotonic() + SHOWN_S, text)
         self._report()
+
+    def _on_refused(self, why: str) -> None:
+        self._pacer.refused()
+        self._happened("driver", why)
 
     def _on_incompatible(self, event: object) -> None:
         self._happened(

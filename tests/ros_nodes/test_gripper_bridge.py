@@ -13,6 +13,7 @@ import pytest
 pytest.importorskip("rclpy")
 
 from diagnostic_msgs.msg import DiagnosticArray
+from rclpy.action.server import ActionServer, GoalResponse
 from rclpy.qos import QoSProfile, ReliabilityPolicy
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
@@ -248,3 +249,44 @@ def test_an_action_needs_control_msgs(node_process):
         assert "needs control_msgs/action/ParallelGripperCommand, which cannot be" in process.said()
     else:
         pytest.skip("control_msgs is installed")
+
+
+@pytest.mark.parametrize("kind", ["ParallelGripperCommand", "GripperCommand"])
+def test_commands_as_goals_of_an_action(peer, node_process, wait_for, kind):
+    """Where control_msgs is installed, as it is with ROS distributions."""
+    action = getattr(pytest.importorskip("control_msgs.action"), kind)
+    interface = {"ParallelGripperCommand": "parallel_gripper_command", "GripperCommand": "gripper_command"}
+    goals: list[tuple[float, float]] = []
+    accepts = [True]
+
+    def judge(goal):
+        command = goal.command
+        if kind == "ParallelGripperCommand":
+            assert list(command.name) == ["finger_joint"]
+            goals.append((command.position[0], command.effort[0]))
+        else:
+            goals.append((command.position, command.max_effort))
+        return GoalResponse.ACCEPT if accepts[0] else GoalResponse.REJECT
+
+    def done(handle):
+        handle.succeed()
+        return action.Result()
+
+    node_process(BRIDGE, "-p", f"interface:={interface[kind]}")
+    driver = Driver(peer)
+    server = ActionServer(
+        driver.peer.node, action, "/robotiq_gripper_controller/gripper_cmd", done, goal_callback=judge
+    )
+    wait_for(lambda: driver.states, 30)
+    wait_for(lambda: driver.command(0.0, 60.0) or goals, 30, driver.diagnosis)
+    assert goals[0] == (pytest.approx(0.8), 60.0)
+    driver.command(0.085, 60.0)
+    wait_for(lambda: goals[-1] == (0.0, 60.0), 10)
+    accepts[0] = False
+    driver.command(0.0, 60.0)
+    said = "gripper_cmd rejected a command; is the gripper activated?"
+    wait_for(lambda: said in driver.diagnosis(), 10, driver.diagnosis)
+    count = len(goals)
+    wait_for(lambda: driver.command(0.0, 60.0) or len(goals) > count, 10)  # until it is taken
+    assert goals[-1] == (pytest.approx(0.8), 60.0)
+    server.destroy()

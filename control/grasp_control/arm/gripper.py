@@ -130,6 +130,10 @@ class CommandPacer:
         """The driver was away and may not have what was sent: send the next command whatever it is."""
         self._sent = self._waiting = None
 
+    def refused(self) -> None:
+        """The driver did not take what was sent: when it is asked for again, send it again."""
+        self._sent = None
+
     def waits(self, now: float) -> bool:
         """Whether a command waits to be sent."""
         return self._waiting is not None and now - self._offered_at <= self._pace.command_age

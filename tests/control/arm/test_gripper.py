@@ -131,6 +131,16 @@ def test_after_the_driver_was_away_the_next_command_is_sent_again_but_no_old_one
     assert pacer.due(1.1) == (0.0, 50.0)
 
 
+def test_what_the_driver_refused_is_sent_again_when_asked_for():
+    pacer = CommandPacer(PACE)
+    pacer.offer(Grip(0.0, 50.0), 0.0)
+    pacer.due(0.0)
+    pacer.refused()
+    pacer.offer(Grip(0.0, 50.0), 0.02)
+    assert pacer.due(0.02) is None  # not faster for that
+    assert pacer.due(0.07) == (0.0, 50.0)
+
+
 COMMANDS = st.tuples(st.floats(0.0, 0.05), st.sampled_from([0.0, 0.02, 0.085]), st.sampled_from([20.0, 60.0]))
 
 

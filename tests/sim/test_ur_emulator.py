@@ -117,6 +117,17 @@ def test_a_target_far_away_is_a_protective_stop_before_anything_moves():
     assert controller.robot.joints()[0] == pytest.approx(ur5e.HOME)
 
 
+def test_a_target_at_the_arm_is_no_jump_wherever_the_last_one_was():
+    controller = playing()
+    for k in range(1, 11):
+        servo(controller, ur5e.HOME + 0.006 * k)
+    controller.robot.reset()  # held back at the start by something
+    servo(controller, ur5e.HOME)
+    assert controller.safety == Safety.NORMAL
+    servo(controller, ur5e.HOME + 0.02)
+    assert controller.safety == Safety.PROTECTIVE_STOP
+
+
 def test_what_was_asked_of_the_joints_is_kept():
     controller = playing()
     servo(controller, ur5e.HOME + 0.0005)

@@ -126,6 +126,7 @@ def _grasp(config: PerformConfig, policy: BundlePolicy) -> dict[str, object]:
         "velocity_rad_s": f"{asked['velocity']:.3f}",
         "acceleration_rad_s2": f"{asked['acceleration']:.3f}",
         "protective_stops": sum("protective stop:" in line for line in state["log"]),
+        "controller": " | ".join(state["log"]),
     }
 
 

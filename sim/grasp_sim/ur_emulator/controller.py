@@ -281,9 +281,10 @@ class Controller:
             change = float(np.abs(step - step_before).max()) / self.period**2
             asked.acceleration = max(asked.acceleration, change)
         self._last_asked = target, np.zeros(ur5e.DOF) if first else step
-        if (np.abs(step) > ur5e.VELOCITY_MAX * self.period * RUSH).any():
-            worst = int(np.abs(step).argmax())
-            self.protective_stop(f"{ur5e.JOINT_NAMES[worst]} was sent {abs(step[worst]):.3f} rad away")
+        jump = np.minimum(np.abs(step), np.abs(target - self.robot.joints()[0]))  # none to where the arm is
+        if (jump > ur5e.VELOCITY_MAX * self.period * RUSH).any():
+            worst = int(jump.argmax())
+            self.protective_stop(f"{ur5e.JOINT_NAMES[worst]} was sent {jump[worst]:.3f} rad away")
 
     def _double(self, index: int) -> float:
         return float(self.inputs.get(f"input_double_register_{index}", 0.0))  # type: ignore[arg-type]

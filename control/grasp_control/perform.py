@@ -116,12 +116,12 @@ def perform(config: PerformConfig, runner: GraspRunner) -> Counts:
     with ExitStack() as stack:
         poses = DatagramPoses(address_of("poses", config.poses))
         stack.callback(poses.close)
-        first = _first_pose(poses)
         arm = RtdeArm(config.rtde)
         stack.callback(_end, arm)
         arm.connect()
         gripper = RobotiqGripper(config.rtde.host, config.gripper)
         stack.callback(gripper.close)
+        first = _first_pose(poses)
         loop = _make_loop(config, runner, safety, first)
         session = Session(
             arm,
@@ -196,6 +196,8 @@ def _said_aloud(runner: GraspRunner) -> Iterator[None]:
     def say() -> None:
         while not ended.wait(_SAY_EVERY):
             at = runner.progress
+            if not at.running:
+                continue
             print(
                 f"{at.phase:9} tool at {at.tcp_height:+.3f} m, fingers {at.opening:.3f} m apart,"
                 f" {at.force:3.0f} N, object up {at.rise:.3f} m",

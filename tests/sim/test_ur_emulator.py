@@ -124,6 +124,7 @@ def test_a_target_at_the_arm_is_no_jump_wherever_the_last_one_was():
     controller.robot.reset()  # held back at the start by something
     servo(controller, ur5e.HOME)
     assert controller.safety == Safety.NORMAL
+    assert controller.asked.step == pytest.approx(0.006)
     servo(controller, ur5e.HOME + 0.02)
     assert controller.safety == Safety.PROTECTIVE_STOP
 

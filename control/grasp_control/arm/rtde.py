@@ -168,10 +168,11 @@ class RtdeArm:
         Raises UserError where another program runs, which ur_rtde would end, or where it cannot be started.
         """
         host = self.config.host
-        if self._newest is None or self._newest.runtime_state == PLAYING:
-            raise UserError(
-                f"a program runs on the robot at {host}: stop it on the pendant, then begin anew."
-            )
+        present = self.next(time.monotonic() + self.config.lost_after)
+        if present is None:
+            raise UserError(f"the robot at {host} no longer sends measurements.")
+        if present.runtime_state == PLAYING:
+            raise UserError(f"a program runs on the robot at {host}: stop it on the pendant, begin anew.")
         control = _module("rtde_control").RTDEControlInterface
         self._control = _kept(
             f"the robot at {host} takes no program: is it in remote control, and no other client connected?",
@@ -181,8 +182,9 @@ class RtdeArm:
             self.end()
             raise UserError(f"the robot at {host} refused the watchdog, without which nothing moves here.")
         until = time.monotonic() + _END_WITHIN
-        while self._newest.runtime_state != PLAYING:  # told by another stream than the one that waited for it
-            if self.next(until) is None or not self.wait():
+        while present.runtime_state != PLAYING:  # told by another stream than the one that waited for it
+            present = self.next(until)
+            if present is None or not self.wait():
                 self.end()
                 raise UserError(f"the program sent to the robot at {host} does not run.")
 

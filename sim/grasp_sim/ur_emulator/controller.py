@@ -268,23 +268,25 @@ class Controller:
         self.robot.follow(self._position, self.period)
 
     def _note_asked(self, target: np.ndarray) -> None:
-        asked = self.asked
+        asked, most = self.asked, ur5e.VELOCITY_MAX * self.period * RUSH
         asked.commands += 1
-        first = self._last_asked is None
-        before, step_before = self._last_asked or (self.robot.joints()[0], np.zeros(ur5e.DOF))
+        from_arm = target - self.robot.joints()[0]
+        before, step_before = self._last_asked or (target - from_arm, np.zeros(ur5e.DOF))
         step = target - before
-        if first:
+        starts = self._last_asked is None
+        if (np.abs(step) > most).any() and (np.abs(from_arm) <= most).all():
+            step, starts = from_arm, True  # a new start, from where the arm is
+        if starts:
             asked.first_step = max(asked.first_step, float(np.abs(step).max()))
         else:
             asked.step = max(asked.step, float(np.abs(step).max()))
             asked.velocity = asked.step / self.period
             change = float(np.abs(step - step_before).max()) / self.period**2
             asked.acceleration = max(asked.acceleration, change)
-        self._last_asked = target, np.zeros(ur5e.DOF) if first else step
-        jump = np.minimum(np.abs(step), np.abs(target - self.robot.joints()[0]))  # none to where the arm is
-        if (jump > ur5e.VELOCITY_MAX * self.period * RUSH).any():
-            worst = int(jump.argmax())
-            self.protective_stop(f"{ur5e.JOINT_NAMES[worst]} was sent {jump[worst]:.3f} rad away")
+        self._last_asked = target, np.zeros(ur5e.DOF) if starts else step
+        if (np.abs(step) > most).any():
+            worst = int(np.abs(step).argmax())
+            self.protective_stop(f"{ur5e.JOINT_NAMES[worst]} was sent {abs(step[worst]):.3f} rad away")
 
     def _double(self, index: int) -> float:
         return float(self.inputs.get(f"input_double_register_{index}", 0.0))  # type: ignore[arg-type]

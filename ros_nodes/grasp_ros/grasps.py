@@ -12,8 +12,8 @@ from grasp_ros.stack import Stack
 from grasp_ros.watcher import Watcher, values_of
 from grasp_sim.errors import UserError
 
-READY_S = 60.0
-"""s until the stack is ready, the simulator's start included."""
+READY_S = 180.0
+"""s until the stack is ready; the first start of all compiles the safety filter."""
 
 
 class Grasp(NamedTuple):

@@ -235,12 +235,12 @@ class SafetyFilter:
         return self._verdict(Status.HOLD, (Reason("cycle_gap", text),))
 
     def _pause(self) -> Reason | None:
+        if self._protective_stop:  # first, since it stops the program too
+            return Reason("protective_stop", "the robot is in a protective stop")
         if self._program is None and self.config.require_program:
             return Reason("program_unknown", "the robot has not said whether its program runs")
         if self._program is False:
             return Reason("program_stopped", "the program on the robot does not run")
-        if self._protective_stop:
-            return Reason("protective_stop", "the robot is in a protective stop")
         if self._speed <= 0.0:
             return Reason("speed_zero", "the robot's speed scaling is 0 %")
         return None

@@ -9,7 +9,8 @@ Standing still means the last command again, never the measured position, which 
 command jumps to the measured position only where that moves nothing: when the arm rests and a new start is
 needed. Each such jump raises the epoch. A start needs a pose inside the limits. If the arm was put outside of
 them during a pause, the command is still set to where it rests, since a robot that resumes repeats its last
-command; it then stays there, WAITING, until a person has brought it back.
+command; it then stays there, WAITING, until a person has brought it back. Only beyond the joints' range the
+command stays what it was: such an arm has to be jogged back before its program resumes.
 
 Joints: (6,), in the order of `ur5e.JOINT_NAMES`. Times: s of one monotonic clock.
 """

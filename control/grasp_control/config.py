@@ -66,6 +66,9 @@ class DistillConfig:
     """Step size at the start; falls to zero on a cosine."""
     memory_rows: int = 8192
     """Windows of successful episodes of each teacher that the first labels are made on."""
+    size_noise: float = 0.0
+    """m, standard deviation by which the student sees objects and heights off, so that it does not know an
+    object, and with it the task, by its measures."""
     force_expectile: float = 0.5
     """Which grip force the student learns where the same window is labelled with several: 0.5 their mean,
     towards 0 the gentlest."""
@@ -75,6 +78,8 @@ class DistillConfig:
         require_at_least(self, {"updates": 1, "batch_size": 1, "memory_rows": 1, "env_steps": 0}, "distill.")
         if not 0 < self.learning_rate < math.inf:
             raise ValueError(f"distill.learning_rate={self.learning_rate} must be positive.")
+        require_at_least(self, {"size_noise": 0.0}, "distill.")
+        require_at_most(self, {"size_noise": 0.05}, "distill.")
         if not 0 < self.force_expectile < 1:
             raise ValueError(f"distill.force_expectile={self.force_expectile} must lie between 0 and 1.")
         limits = {"updates": MAX_ENV_STEPS, "env_steps": MAX_ENV_STEPS, "batch_size": MAX_BATCH}

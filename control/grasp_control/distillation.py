@@ -23,10 +23,13 @@ from grasp_control.empo2.schedules import cosine
 from grasp_control.memory.window import ShortTermMemory
 from grasp_control.networks import DistilledPolicy, Normaliser, mlp, pooled_normaliser
 from grasp_control.rollout import EpisodeResult, episode_seeds, rollout
-from grasp_sim.contract import ACTION_DIM, ACTION_NAMES, OBSERVATION_DIM
+from grasp_sim.contract import ACTION_DIM, ACTION_NAMES, OBSERVATION_DIM, OBSERVATION_NAMES
 
 Label = Callable[[np.ndarray], np.ndarray]
 """Raw windows (B, W of its own) -> actions (B, A)."""
+
+_SIZES = [OBSERVATION_NAMES.index(f"object_size_{axis}") for axis in "xyz"]
+_HEIGHTS = [OBSERVATION_NAMES.index(name) for name in ("tcp_height", "object_height")]
 
 FORCE = ACTION_NAMES.index("force_limit")
 
@@ -78,12 +81,28 @@ def imitation_loss(predicted: Tensor, wanted: Tensor, force_expectile: float) ->
     """Squared error of actions (B, A), summed over A, mean over B; of the grip force asymmetric.
 
     Where the same window is labelled with several forces, the fit is their mean at an expectile of 0.5 and
-    tends to the gentlest towards 0 (Newey and Powell 1987).
+    tends to the gentlest towards 0 (Newey and Powell 1987). Too little force counts as it does at 0.5, so the
+    few windows in which an object slips still teach.
     """
     error = predicted - wanted
     weight = torch.ones_like(error)
-    weight[:, FORCE] = torch.where(error[:, FORCE] > 0.0, 1.0 - force_expectile, force_expectile) * 2.0
+    weight[:, FORCE] = torch.where(error[:, FORCE] > 0.0, 1.0 / force_expectile - 1.0, 1.0)
     return (weight * error.square()).sum(dim=1).mean()
+
+
+def blurred(windows: np.ndarray, size_noise: float, rng: np.random.Generator) -> np.ndarray:
+    """Windows (B, W) of objects and tables that are a little larger, smaller, higher or lower.
+
+    All pairs of a window alike: each of the object's sizes, and all heights in the base frame together, are
+    off by a standard deviation of `size_noise` m. Labels stay, so the student cannot know an object by its
+    measures, and with it the task.
+    """
+    if not size_noise:
+        return windows
+    pairs = windows.reshape(len(windows), -1, OBSERVATION_DIM + ACTION_DIM).copy()
+    pairs[:, :, _SIZES] += rng.normal(0.0, size_noise, (len(pairs), 1, len(_SIZES)))
+    pairs[:, :, _HEIGHTS] += rng.normal(0.0, size_noise, (len(pairs), 1, 1))
+    return pairs.reshape(windows.shape)
 
 
 def distill(
@@ -123,7 +142,8 @@ def distill(
                 windows = np.concatenate([windows, visited])
                 actions = np.concatenate([actions, _labelled(teacher, visited)])
         rows = rng.integers(len(windows), size=config.batch_size)
-        predicted = student(torch.from_numpy(windows[rows]))
+        seen = blurred(windows[rows], config.size_noise, rng)
+        predicted = student(torch.from_numpy(seen))
         loss = imitation_loss(predicted, torch.from_numpy(actions[rows]), config.force_expectile)
         for group in optimizer.param_groups:
             group["lr"] = cosine(config.learning_rate, 0.0, update / updates)

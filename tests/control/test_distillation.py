@@ -8,10 +8,18 @@ import pytest
 import torch
 
 from grasp_control.config import DistillConfig
-from grasp_control.distillation import FORCE, Teacher, distill, imitation_loss, newest_pairs, student_actions
+from grasp_control.distillation import (
+    FORCE,
+    Teacher,
+    blurred,
+    distill,
+    imitation_loss,
+    newest_pairs,
+    student_actions,
+)
 from grasp_control.memory.window import ShortTermMemory, window_width
 from grasp_control.networks import Normaliser, pooled_normaliser
-from grasp_sim.contract import ACTION_DIM, OBSERVATION_DIM
+from grasp_sim.contract import ACTION_DIM, OBSERVATION_DIM, OBSERVATION_NAMES
 
 PAIR = OBSERVATION_DIM + ACTION_DIM
 SEEN = 3
@@ -109,8 +117,19 @@ def test_the_loss_is_least_squares_at_a_half_and_asymmetric_in_force_alone():
     wanted, predicted = torch.zeros(2, ACTION_DIM), torch.zeros(2, ACTION_DIM)
     predicted[0, FORCE], predicted[1, FORCE], predicted[0, 0] = 2.0, -1.0, 3.0
     assert float(imitation_loss(predicted, wanted, 0.5)) == pytest.approx((4 + 1 + 9) / 2)
-    # Too much force counts 2 * 0.9, too little 2 * 0.1.
-    assert float(imitation_loss(predicted, wanted, 0.1)) == pytest.approx((1.8 * 4 + 0.2 * 1 + 9) / 2)
+    # Too much force counts 0.9 / 0.1 times as much as too little.
+    assert float(imitation_loss(predicted, wanted, 0.1)) == pytest.approx((9 * 4 + 1 + 9) / 2)
+
+
+def test_blurring_moves_measures_and_heights_and_nothing_that_a_grasp_depends_on():
+    windows = np.arange(1000 * 3 * PAIR, dtype=np.float32).reshape(1000, -1) % 7.0
+    assert blurred(windows, 0.0, np.random.default_rng(0)) is windows
+    off = (blurred(windows, 0.005, np.random.default_rng(0)) - windows).reshape(1000, 3, PAIR)
+    assert np.allclose(off, off[:, :1], atol=1e-5)  # the same in all pairs, so nothing seems to move
+    moved = [OBSERVATION_NAMES[i] for i in np.flatnonzero(np.abs(off).max(axis=(0, 1)))]
+    assert moved == ["tcp_height", "object_height", "object_size_x", "object_size_y", "object_size_z"]
+    assert np.allclose(off[:, :, 0], off[:, :, 8], atol=1e-5)  # tool and object together
+    assert off[:, 0, 9:12].std(axis=0) == pytest.approx([0.005] * 3, rel=0.1)
 
 
 def test_the_student_does_what_each_teacher_says_where_it_can_tell_them_apart():

@@ -21,7 +21,7 @@ ifneq ($(shell cat $(STAMP) 2>/dev/null),$(CURDIR))
 $(shell rm -f $(STAMP))
 endif
 
-.PHONY: help install grasp-msgs train test check lock clean
+.PHONY: help install grasp-msgs train ros-demo test check lock clean
 
 help:  ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 16
@@ -32,6 +32,9 @@ grasp-msgs: $(MESSAGES)  ## Build the Grasp action for ROS 2 into .venv (part of
 
 train: $(STAMP)  ## Train the grasp policy; SEED=0, more settings in ARGS="group.key=value ..."
 	.venv/bin/grasp-train seed=$(SEED) $(ARGS)
+
+ros-demo: $(STAMP) $(MESSAGES)  ## Ten grasps by the ROS 2 nodes on the simulated robot; ARGS="env=... count=..."
+	.venv/bin/python -m grasp_ros.demo $(ARGS)
 
 test: $(STAMP) $(MESSAGES)  ## Run all tests; ARGS="-k name" narrows them
 	OMP_NUM_THREADS=1 $(VENV_PYTHON) -m pytest $(ARGS)

@@ -237,7 +237,7 @@ class SafetyNode:
         if said == self._said and now - self._said_at < HEARTBEAT_S:
             return
         self._said, self._said_at = said, now
-        lines = [reason.text for reason in verdict.reasons]
+        lines = [f"{reason.key}: {reason.text}" for reason in verdict.reasons]
         lines += [f"{topic}: {why}" for topic, why in self._unreadable.items()]
         message = "; ".join(lines) or verdict.status.value
         level, keys = _LEVELS[verdict.status], ",".join(said[2])

@@ -5,6 +5,7 @@ Used by `make ros-demo`, by the benchmark and by tests.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import subprocess
@@ -27,6 +28,7 @@ MODULES = {
 }
 """The nodes of a simulated bring-up, in the order in which they are started, and their modules. Another node
 is the module of its own name."""
+_LIBC, _PR_SET_PDEATHSIG = ctypes.CDLL(None), 1
 END_S = 5.0
 """s that a process is given to end."""
 
@@ -77,7 +79,12 @@ class Stack:
             command += ["-p", f"{key}:={_yaml(value)}"]
         with open(self.log(name), "ab") as log:
             self.processes[name] = subprocess.Popen(
-                command, stdout=log, stderr=subprocess.STDOUT, env=self.environment, start_new_session=True
+                command,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=self.environment,
+                start_new_session=True,  # Ctrl-C is ours, and ends them in order
+                preexec_fn=_end_with_parent,
             )
 
     def kill(self, name: str, number: int = signal.SIGKILL) -> None:
@@ -119,6 +126,11 @@ class Stack:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+
+
+def _end_with_parent() -> None:
+    """Ask Linux to end this process when the one that started it is killed."""
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def _yaml(value: Any) -> str:

@@ -37,8 +37,10 @@ HELP = """Measure the ROS 2 nodes as processes over DDS: grasps, killed nodes, d
 For honest delays let nothing else run; realtime=true asks for the real-time scheduler (needs the right to).
 """
 PARTS = ("grasps", "kills", "delay")
-STILL = 0.01
+STILL = 0.05
 """rad/s, joint speed below which the arm stands still."""
+MOVING = 0.1
+"""rad/s, joint speed that a kill must meet, or it says nothing."""
 HOLD_S = 1.5
 """s watched after a kill."""
 
@@ -150,19 +152,25 @@ def measure_kills(config: RosBenchConfig) -> tuple[Rows, Rows]:
     rows: Rows = []
     for name in ("policy_server", "servo", "safety", "gripper_bridge"):
         for kill in range(config.kills):
-            row = _kill(config, name, float(rng.uniform(0.3, 1.2)))
+            row = _kill(config, name, float(rng.uniform(0.3, 1.0)))
+            while float(str(row["speed_before"])) < MOVING:
+                row = _kill(config, name, float(rng.uniform(0.3, 1.0)))
             rows.append({"node": name, "kill": kill, **row})
             print(f"{name} {kill + 1}/{config.kills}: {row}", flush=True)
     shown = []
     for name in dict.fromkeys(row["node"] for row in rows):
-        times = np.array([float(str(row["still_ms"])) for row in rows if row["node"] == name])
+        mine = [row for row in rows if row["node"] == name]
+        told = [float(str(row["told_ms"])) for row in mine]
+        times = np.array([float(str(row["still_ms"])) for row in mine])
         said = [str(row["said"]) for row in rows if row["node"] == name]
         shown.append(
             {
                 "killed": name,
                 "kills": len(times),
-                "still after ms, median": round(float(np.median(times)), 1),
-                "most": round(float(times.max()), 1),
+                "last moving command, median ms": round(float(np.median(told)), 1),
+                "most ms": round(max(told), 1),
+                "arm still, median ms": round(float(np.median(times)), 1),
+                "at most ms": round(float(times.max()), 1),
                 "said by": ", ".join(sorted(set(" ".join(said).split()))),
             }
         )
@@ -203,7 +211,10 @@ def _kill(config: RosBenchConfig, name: str, after: float) -> dict[str, object]:
         moving = times[(speeds > STILL) & (times >= killed)]
         last = float(moving[-1] - killed) if len(moving) else 0.0
         before = speeds[(times > killed - 0.1) & (times < killed)]
+        steps = np.abs(np.diff(recorded["targets"], axis=0)).max(axis=1) * config.rate
+        told_to_move = times[1:][(steps > STILL) & (times[1:] >= killed)]
         return {
+            "told_ms": round(1e3 * float(told_to_move[-1] - killed), 1) if len(told_to_move) else 0.0,
             "still_ms": round(1e3 * last, 1),
             "speed_before": round(float(before.max()), 3),
             "said": " ".join(sorted(told)),

@@ -96,7 +96,7 @@ def test_the_policy_grasps_and_no_command_exceeds_a_limit(running):
     recorded = record_of(stack, watcher)
     assert not len(recorded["faults"])
     assert len(recorded["commands"]) > 4 * RATE
-    limits = SafetyConfig(rate_hz=RATE, velocity_max=3.0, acceleration_max=25.0)
+    limits = SafetyConfig(rate_hz=RATE, velocity_max=3.0, acceleration_max=40.0)
     # A new episode puts the arm elsewhere while the program is stopped; the commands begin anew from there.
     starts = recorded["times"][recorded["episodes"][:, 0].clip(max=len(recorded["times"]) - 1)]
     for begin_at, end_at in zip(starts, [*starts[1:], np.inf], strict=True):

@@ -18,6 +18,9 @@ DEPLOYED = ServoConfig(max_position_lead=0.02, max_yaw_lead=0.15)
 """Half the lead of the simulators. The safety filter can be slower than the servo; a simulated arm never is.
 The target would wind up ahead of it, below the floor that the tool is kept above, and what the policy does
 against that would come late."""
+BRAKING = 40.0
+"""rad/s^2, how the setpoint comes to rest. If it stood at once, the safety filter, which must not, would
+overshoot and bring the arm back."""
 SLOWEST = 20.0
 """Times as long as in training that a policy step may take."""
 
@@ -83,8 +86,17 @@ class SetpointStream:
         return Executed(sent, command, self._servo.status, self._servo.reason)
 
     def at(self, now: float) -> tuple[np.ndarray, np.ndarray]:
-        """Setpoint (6,) in rad and its velocity (6,) in rad/s at `now`; after a period it is at rest."""
-        share = min(max((now - self._began) / self._period, 0.0), 1.0)
-        move = self._goal - self._start
-        velocity = move / self._period if share < 1.0 else np.zeros(ur5e.DOF)
-        return self._start + share * move, velocity
+        """Setpoint (6,) in rad and its velocity (6,) in rad/s at `now`.
+
+        Where no further action came in time it brakes by `BRAKING` along the line, as an arm has to.
+        """
+        move, elapsed = self._goal - self._start, now - self._began
+        velocity = move / self._period
+        if elapsed <= self._period:
+            return self._start + max(elapsed, 0.0) * velocity, velocity
+        stopping = float(np.abs(velocity).max()) / BRAKING
+        if stopping == 0.0:
+            return self._goal.copy(), velocity
+        late = min(elapsed - self._period, stopping)
+        left = 1.0 - late / stopping
+        return self._goal + velocity * (0.5 * late * (1.0 + left)), velocity * left

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from grasp_control.arm.setpoints import SetpointStream
+from grasp_control.arm.setpoints import BRAKING, SetpointStream
 from grasp_sim import ur5e
 from grasp_sim.contract import ActionScale, ContractError, decode
 from grasp_sim.servo import Servo, ServoStatus, interpolate
@@ -44,13 +44,20 @@ def test_the_line_is_that_of_the_simulators():
     assert tip[2] - ur5e.Kinematics().pose(ur5e.HOME)[0][2] == pytest.approx(-0.05, abs=1e-3)
 
 
-def test_it_rests_when_no_further_action_comes():
+def test_it_brakes_to_rest_when_no_further_action_comes():
     stream = begun()
     stream.act(DOWN, ur5e.HOME, 1.0)
-    after, velocities = stream.at(1.05)
-    assert not velocities.any()
-    assert np.array_equal(after, stream.at(9.0)[0])
-    assert not np.array_equal(after, ur5e.HOME)
+    goal, velocity = stream.at(1.05)
+    assert np.abs(goal - ur5e.HOME).max() > 0.01
+    fastest = np.abs(velocity).max()
+    stopping = fastest / BRAKING
+    rest, still = stream.at(1.05 + stopping)
+    assert np.allclose(still, 0.0)
+    assert np.allclose(rest - goal, 0.5 * velocity * stopping)  # v^2 / 2a along the line
+    assert np.array_equal(stream.at(9.0)[0], rest)
+    times = np.linspace(1.04, 1.1, 601)
+    speeds = np.array([stream.at(t)[1] for t in times])
+    assert np.abs(np.diff(speeds, axis=0)).max() <= BRAKING * 1e-4 * (1 + 1e-6)
 
 
 def test_an_early_action_begins_where_the_setpoint_is():

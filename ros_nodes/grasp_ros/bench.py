@@ -6,6 +6,7 @@ who says why), `delay` (joint state to command, beside a bare echo).
 
 from __future__ import annotations
 
+import csv
 import subprocess
 import sys
 import tempfile
@@ -18,6 +19,7 @@ import numpy as np
 
 from grasp_control.bench.measure import load_per_core, show_rows, write_rows
 from grasp_control.intervals import wilson_interval
+from grasp_control.markdown import markdown
 from grasp_ros.demo import BUNDLE, DemoConfig, stack_of
 from grasp_ros.grasps import grasps, wait_until_ready
 from grasp_ros.stack import Stack
@@ -63,6 +65,8 @@ class RosBenchConfig:
     """Hz of the driver."""
     minutes: float = 5.0
     """Minutes for which delays are measured."""
+    tables: bool = False
+    """Measure nothing: make the tables again of the raw figures that are there."""
     realtime: bool = False
     """Run the servo and the safety filter under the real-time scheduler."""
     seed: int = 1000
@@ -93,14 +97,23 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def measure(config: RosBenchConfig) -> None:
-    """Print the tables and write them."""
+    """Measure, print the tables and write them."""
     Path(config.out).parent.mkdir(parents=True, exist_ok=True)
-    for part, function in (("grasps", measure_grasps), ("kills", measure_kills), ("delay", measure_delay)):
-        if part in config.parts:
-            rows, shown = function(config)
-            show_rows(f"{part}; load per core {load_per_core():.2f}", shown)
-            write_rows(Path(f"{config.out}_{part}.csv"), rows)
-            print(f"Raw figures: {config.out}_{part}.csv")
+    for part in config.parts:
+        measure_part, summarise = _PARTS[part]
+        raw = Path(f"{config.out}_{part}.csv")
+        if not config.tables:
+            rows = measure_part(config)
+            for row in rows:
+                row["load"] = round(load_per_core(), 2)
+            write_rows(raw, rows)
+        if not raw.is_file():
+            raise UserError(f"{raw} is not there: measure it with parts=[{part}] first.")
+        with raw.open(newline="") as file:
+            shown = summarise(list(csv.DictReader(file)))
+        show_rows(part, shown)
+        Path(f"{config.out}_{part}.md").write_text(markdown(shown, numbers=True))
+        print(f"Raw figures: {raw}, table: {config.out}_{part}.md")
 
 
 def _stack(config: RosBenchConfig, env: str, folder: Path) -> Stack:
@@ -118,11 +131,13 @@ def _stack(config: RosBenchConfig, env: str, folder: Path) -> Stack:
 
 
 Rows = list[dict[str, object]]
+Texts = list[dict[str, str]]
+"""Rows as a CSV file gives them back."""
 
 
-def measure_grasps(config: RosBenchConfig) -> tuple[Rows, Rows]:
-    """A row for each grasp, and one for each environment."""
-    rows, shown = [], []
+def measure_grasps(config: RosBenchConfig) -> Rows:
+    """A row for each grasp."""
+    rows: Rows = []
     for env in config.environments:
         with tempfile.TemporaryDirectory() as folder:
             stack = _stack(config, env, Path(folder))
@@ -130,24 +145,33 @@ def measure_grasps(config: RosBenchConfig) -> tuple[Rows, Rows]:
                 for number, grasp in enumerate(grasps(stack, watcher, config.count)):
                     rows.append({"env": env, "rate": config.rate, "grasp": number, **grasp._asdict()})
                     print(f"{env} {number + 1}/{config.count}: {grasp.outcome}: {grasp.message}", flush=True)
-        successes = sum(bool(row["success"]) for row in rows if row["env"] == env)
-        low, high = wilson_interval(successes, config.count)
+    return rows
+
+
+def show_grasps(rows: Texts) -> Rows:
+    """A row for each environment."""
+    shown: Rows = []
+    for env in dict.fromkeys(row["env"] for row in rows):
+        mine = [row for row in rows if row["env"] == env]
+        successes = sum(row["success"] == "True" for row in mine)
+        low, high = wilson_interval(successes, len(mine))
         shown.append(
             {
-                "env": env,
-                "rate": config.rate,
-                "success": f"{successes} of {config.count}",
-                "95 %": f"{low:.0%} - {high:.0%}",
+                "environment": env,
+                "driver Hz": mine[0]["rate"],
+                "success": f"{successes} of {len(mine)}",
+                "95 %": f"{low:.0%} to {high:.0%}",
+                "median s": round(float(np.median([float(row["seconds"]) for row in mine])), 1),
             }
         )
-    return rows, shown
+    return shown
 
 
 # ---- kills
 
 
-def measure_kills(config: RosBenchConfig) -> tuple[Rows, Rows]:
-    """A row for each kill, and one for each node."""
+def measure_kills(config: RosBenchConfig) -> Rows:
+    """A row for each kill."""
     rng = np.random.default_rng(config.seed)
     rows: Rows = []
     for name in ("policy_server", "servo", "safety", "gripper_bridge"):
@@ -157,24 +181,32 @@ def measure_kills(config: RosBenchConfig) -> tuple[Rows, Rows]:
                 row = _kill(config, name, float(rng.uniform(0.3, 1.0)))
             rows.append({"node": name, "kill": kill, **row})
             print(f"{name} {kill + 1}/{config.kills}: {row}", flush=True)
-    shown = []
+    return rows
+
+
+def show_kills(rows: Texts) -> Rows:
+    """A row for each node."""
+    shown: Rows = []
     for name in dict.fromkeys(row["node"] for row in rows):
         mine = [row for row in rows if row["node"] == name]
-        told = [float(str(row["told_ms"])) for row in mine]
-        times = np.array([float(str(row["still_ms"])) for row in mine])
-        said = [str(row["said"]) for row in rows if row["node"] == name]
+
+        def column(key: str, mine: Texts = mine) -> np.ndarray:
+            return np.array([float(row[key] or "nan") for row in mine])
+
         shown.append(
             {
                 "killed": name,
-                "kills": len(times),
-                "last moving command, median ms": round(float(np.median(told)), 1),
-                "most ms": round(max(told), 1),
-                "arm still, median ms": round(float(np.median(times)), 1),
-                "at most ms": round(float(times.max()), 1),
-                "said by": ", ".join(sorted(set(" ".join(said).split()))),
+                "kills": len(mine),
+                "rad/s before, most": column("speed_before").max(),
+                "last moving command ms, median": np.median(column("told_ms")).round(1),
+                "most ": column("told_ms").max(),
+                "arm still ms, median": np.median(column("still_ms")).round(1),
+                "most": column("still_ms").max(),
+                "first word ms, median": np.nanmedian(column("said_ms")).round(1),
+                "said by": ", ".join(sorted(set(" ".join(row["said"] for row in mine).split()))),
             }
         )
-    return rows, shown
+    return shown
 
 
 def _kill(config: RosBenchConfig, name: str, after: float) -> dict[str, object]:
@@ -226,7 +258,7 @@ def _kill(config: RosBenchConfig, name: str, after: float) -> dict[str, object]:
 # ---- delays
 
 
-def measure_delay(config: RosBenchConfig) -> tuple[Rows, Rows]:
+def measure_delay(config: RosBenchConfig) -> Rows:
     """A row for the echo and one for the stack."""
     rows: Rows = []
     for kind, nodes in (("echo", ("echo",)), ("stack", ("safety", "servo"))):
@@ -240,13 +272,21 @@ def measure_delay(config: RosBenchConfig) -> tuple[Rows, Rows]:
             with stack:
                 driven = _drive(stack, Path(folder) / "times.npz", config.rate, minutes)
                 stack.check()
-            answers = np.load(record)
+            answers = dict(np.load(record))
         rows.append({"answered by": kind, "rate": config.rate, **delay_row(driven, answers)})
-    added = {"answered by": "added by the stack", "rate": config.rate}
-    for key in rows[0]:
-        if str(key).endswith(" ms"):
-            added[key] = round(float(str(rows[1][key])) - float(str(rows[0][key])), 3)
-    return rows, [*rows, {key: added.get(key, "") for key in rows[0]}]
+    return rows
+
+
+def show_delay(rows: Texts) -> Rows:
+    """A column for each of both, and what the stack adds."""
+    echo, stack = rows
+    shown: Rows = []
+    for key in echo:
+        if key in ("answered by", "load"):
+            continue
+        added = f"{float(stack[key]) - float(echo[key]):.3f}" if key.endswith(" ms") else ""
+        shown.append({"": key, "echo": echo[key], "stack": stack[key], "added": added})
+    return shown
 
 
 def _drive(stack: Stack, out: Path, rate: int, minutes: float) -> Mapping[str, np.ndarray]:
@@ -298,3 +338,10 @@ def _shift(sent: np.ndarray, received: np.ndarray) -> int:
         if np.array_equal(sent[begin : begin + len(probe)], probe):
             return begin - int(moving[0])
     raise UserError("the commands that the driver got are not those that were sent")
+
+
+_PARTS = {
+    "grasps": (measure_grasps, show_grasps),
+    "kills": (measure_kills, show_kills),
+    "delay": (measure_delay, show_delay),
+}

@@ -6,6 +6,7 @@ commands in their order, and which measured positions had been told before.
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -394,9 +395,12 @@ def test_no_limit_is_exceeded_in_20_000_hostile_cycles():
 
 
 @pytest.mark.slow
-def test_no_limit_is_exceeded_in_1_000_000_hostile_cycles():
-    statuses, reasons, moved = run(seed=1, cycles=1_000_000)
-    assert moved > 100_000
+@pytest.mark.timeout(3600)
+def test_no_limit_is_exceeded_in_hostile_cycles():
+    """HOSTILE_CYCLES=1000000 takes some minutes; do that where the filter was changed."""
+    cycles = int(os.environ.get("HOSTILE_CYCLES", "200000"))
+    statuses, reasons, moved = run(seed=1, cycles=cycles)
+    assert moved > cycles // 10
     assert all(statuses[status] > 0 for status in Status)
     others = {"grip_command_invalid", "grip_command_limited"}
     assert set(KINDS) - others <= set(reasons), "never seen, so never tested"

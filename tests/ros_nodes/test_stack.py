@@ -17,9 +17,12 @@ import pytest
 pytest.importorskip("rclpy")
 
 from grasp_control.arm.limits import SafetyConfig
+from grasp_demos.reader import read_dataset
+from grasp_demos.validate import require_valid
 from grasp_ros.demo import BUNDLE, DemoConfig, stack_of
 from grasp_ros.grasps import grasps, new_episode, wait_until_ready
 from grasp_ros.watcher import Watcher, values_of
+from grasp_sim.contract import unpack_state
 
 pytestmark = pytest.mark.slow
 
@@ -165,6 +168,42 @@ def test_a_grasp_can_be_stopped(running):
     stack.wait_for(lambda: ended(watcher), "the grasp goes on", 5.0)
     assert values_of(watcher.grasp)["outcome"] == "cancelled"
     assert not watcher.call("/policy_server/stop").success
+
+
+def test_the_recorder_hears_a_grasp_of_the_stack(running, terminal, tmp_path, monkeypatch):
+    """What the policy requested and the servo executed becomes a valid episode, judged by a person."""
+    stack, watcher = running
+    monkeypatch.setenv("ROS_DOMAIN_ID", str(stack.domain_id))
+    monkeypatch.setenv("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
+    env = stack.parameters["sim_robot"]["env"]
+    new_episode(stack, watcher)
+    recorder = terminal(
+        *("-m", "grasp_demos.record", "source=ros", f"out={tmp_path / 'demos'}", f"env.name={env}"),
+        *("page.show=false", "episodes=1"),
+    )
+    recorder.saw("press enter to begin")
+
+    def ready() -> bool:
+        recorder.press("")
+        time.sleep(0.3)
+        picture = recorder.read()
+        return "press enter to begin" in picture and "waiting" not in picture
+
+    recorder.wait_for(ready, 60, lambda: recorder.text[-2000:])
+    recorder.press("\r")
+    recorder.saw("no command on /requested_action or /executed_action")
+    watcher.grasp = None
+    answer = watcher.call("/policy_server/start")
+    assert answer.success, answer.message
+    stack.wait_for(lambda: ended(watcher), "the grasp did not end", 30.0)
+    recorder.saw("no more commands; say what became of the episode")
+    recorder.press("1")
+    assert recorder.wait() == 0
+    (held,) = read_dataset(tmp_path / "demos")
+    require_valid([held])
+    assert len(held) == steps(watcher)
+    np.testing.assert_array_equal(held.executed_actions, np.clip(held.requested_actions, -1.0, 1.0))
+    assert unpack_state(held.states[0]).tcp_position[2] > unpack_state(held.states[-8]).tcp_position[2] + 0.1
 
 
 def test_settings_are_those_of_the_demonstration():

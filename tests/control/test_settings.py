@@ -19,7 +19,7 @@ from grasp_demos.replay import ReplayConfig
 from grasp_sim.cli import parse_config
 from grasp_sim.errors import UserError
 
-EVAL, DISTILL, REPLAY, RUNS = ["bundle=b"], ["run=r", "out=o"], ["path=p"], ["runs=[a]"]
+EVAL, DISTILL, REPLAY, RUNS = ["bundle=b"], ["teachers=[r]", "out=o"], ["path=p"], ["runs=[a]"]
 TRANSFER = ["bundles=[b]"]
 
 
@@ -64,7 +64,9 @@ TRANSFER = ["bundles=[b]"]
         (EvalConfig, [*EVAL, "episodes=9223372036854775808"], "episodes=9223372036854775808 is more than"),
         (EvalConfig, ["bundle="], "bundle is empty: name a file or folder"),
         (DistillCommand, [*DISTILL, "distill.updates=100000001"], "distill.updates=100000001 is more than"),
-        (DistillCommand, ["run=r", "out=''"], "out is empty"),
+        (DistillCommand, ["teachers=[r]", "out=''"], "out is empty"),
+        (DistillCommand, [*DISTILL, "distill.force_expectile=1"], "distill.force_expectile=1.0 must lie"),
+        (DistillCommand, [*DISTILL, "distill.size_noise=0.1"], "distill.size_noise=0.1 is more than"),
         (RecordConfig, ["out="], "out is empty"),
         (ReplayConfig, ["path=' '"], "path is empty"),
         (RunsConfig, [*RUNS, "out=."], "out='.' names no file"),

@@ -80,6 +80,8 @@ class PolicyServerConfig:
     object_symmetry: int = 4
     """How often the object looks the same in a turn about the vertical: 4 for a square block, 2 for a box, 1
     for anything, 0 for what is round."""
+    status_age: float = 0.2
+    """s without a word of the safety filter after which a grasp stops."""
     max_age: MaximumAges = field(default_factory=MaximumAges)
     grasp: GraspConfig = field(default_factory=GraspConfig)
 
@@ -88,6 +90,8 @@ class PolicyServerConfig:
         size = self.object_size
         if size and not (len(size) == 3 and all(0.0 < value < 1.0 for value in size)):
             raise ValueError(f"object_size={size} must be three lengths in m, each above 0 and below 1.")
+        if not 0.0 < self.status_age <= 10.0:
+            raise ValueError(f"status_age={self.status_age} must be above 0 and at most 10 s.")
         if not 1.0 / SLOWEST <= self.speed <= 1.0:
             raise ValueError(f"speed={self.speed} must be from {1.0 / SLOWEST:g} to 1.")
         if not 0 <= self.object_symmetry <= 1000:
@@ -271,7 +275,7 @@ class PolicyServer(LifecycleNode):
     def _not_safe(self) -> str:
         """Why the arm is not ready for actions; empty where it is."""
         silent = time.monotonic() - self._safety_at
-        if silent > 0.3:
+        if silent > self._config.status_age:
             return "the safety filter is silent: is its node alive?"
         if self._safety not in (Status.OK, Status.LIMITED):
             return f"the safety filter says: {self._safety_says}"

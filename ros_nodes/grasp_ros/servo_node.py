@@ -51,7 +51,7 @@ class ServoNodeConfig:
     """s that an action may be old by the stamp of the state it answers; an older one is refused."""
     joints_age: float = 0.1
     """s without joint states after which actions are refused."""
-    status_age: float = 0.3
+    status_age: float = 0.2
     """s without a word of the safety filter after which actions are refused."""
     action_timeout: float = 0.05
     """s at rest without a further action after which the end of the actions is reported."""

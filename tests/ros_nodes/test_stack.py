@@ -43,7 +43,10 @@ def stack_for(env: str, folder: Path, domain: int):
     parameters["sim_robot"]["record"] = str(folder / "record.npz")
     parameters["safety"] |= GENEROUS
     parameters["servo"] = {"action_age": 0.5, "joints_age": 0.5, "status_age": 1.0}
-    parameters["policy_server"] |= {"max_age.joints": 0.5, "max_age.gripper": 0.5, "max_age.object_pose": 1.0}
+    ages = {"max_age.joints": 0.5, "max_age.gripper": 0.5, "max_age.object_pose": 1.0, "status_age": 1.0}
+    parameters["policy_server"] |= {f"max_age.{name}": age for name, age in ages.items()} | {
+        "status_age": 1.0
+    }
     stack.parameters = parameters
     return stack
 

@@ -28,7 +28,7 @@ Examples:
 BUNDLE = Path(__file__).parent / "bundle"
 """The policy that comes with the repository; see its manifest for where it is from."""
 
-FULL_SPEED = {"limits.velocity_max": 3.0, "limits.acceleration_max": 40.0}
+FULL_SPEED = {"limits.velocity_max": 3.0, "limits.acceleration_max": 40.0, "limits.step_max": 0.025}
 """Of the safety filter, for the policy's own speed; its defaults are for first runs on a real arm."""
 
 

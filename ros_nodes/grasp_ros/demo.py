@@ -30,6 +30,12 @@ BUNDLE = Path(__file__).parent / "bundle"
 
 FULL_SPEED = {"limits.velocity_max": 3.0, "limits.acceleration_max": 40.0, "limits.step_max": 0.025}
 """Of the safety filter, for the policy's own speed; its defaults are for first runs on a real arm."""
+LAGGING = {
+    "position": {},
+    "velocity": {},
+    "trajectory": {"limits.following_max": 0.2, "limits.following_lost": 0.4},
+}
+"""Of the safety filter, by output: a trajectory controller is a period of its points behind."""
 
 
 @dataclass
@@ -82,7 +88,12 @@ def stack_of(config: DemoConfig, folder: Path) -> Stack:
                 "seed": config.seed,
                 "controller": controllers[config.output],
             },
-            "safety": {"limits.rate_hz": rate, "output": config.output, **FULL_SPEED},
+            "safety": {
+                "limits.rate_hz": rate,
+                "output": config.output,
+                **FULL_SPEED,
+                **LAGGING[config.output],
+            },
             "policy_server": {"bundle": os.path.abspath(config.bundle), "autostart": True},
         },
     )

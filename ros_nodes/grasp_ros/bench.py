@@ -18,7 +18,9 @@ from pathlib import Path
 import numpy as np
 
 from grasp_control.bench.measure import load_per_core, show_rows, write_rows
+from grasp_control.bundle import load_bundle
 from grasp_control.intervals import wilson_interval
+from grasp_control.manifest import Expectation
 from grasp_control.markdown import markdown
 from grasp_ros.demo import BUNDLE, DemoConfig, stack_of
 from grasp_ros.grasps import grasps, wait_until_ready
@@ -98,6 +100,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def measure(config: RosBenchConfig) -> None:
     """Measure, print the tables and write them."""
+    load_bundle(config.bundle, expect=Expectation())
     Path(config.out).parent.mkdir(parents=True, exist_ok=True)
     for part in config.parts:
         measure_part, summarise = _PARTS[part]

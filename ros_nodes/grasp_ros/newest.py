@@ -25,15 +25,28 @@ class Newest:
         topic: str,
         qos: QoSProfile,
         on_arrival: Callable[[], None] | None = None,
+        *,
+        about: str = "",
     ) -> None:
-        """`on_arrival` is called after each message has come in."""
+        """
+        Args:
+            node: subscribes.
+            kind: of the messages.
+            topic: name.
+            qos: of the subscription.
+            on_arrival: called after each message has come in.
+            about: a name that a message must hold; others, as of another driver's joints on the same topic,
+                are taken for none.
+        """
         self.received = float("-inf")
         """s of the monotonic clock when the newest message came."""
-        self._kind, self._on_arrival = kind, on_arrival
+        self._kind, self._on_arrival, self._about = kind, on_arrival, about.encode()
         self._content: bytes | None = None
         self.subscription = node.create_subscription(kind, topic, self._keep, qos, raw=True)
 
     def _keep(self, content: Any) -> None:
+        if self._about not in content:
+            return
         self._content, self.received = content, time.monotonic()
         if self._on_arrival is not None:
             self._on_arrival()

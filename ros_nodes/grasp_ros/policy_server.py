@@ -41,6 +41,7 @@ from grasp_ros.qos import LATCHED, NEWEST, RELIABLE
 from grasp_ros.spin import spin
 from grasp_sim.contract import POLICY_RATE_HZ, ContractError
 from grasp_sim.env import HOLD
+from grasp_sim.ur5e import JOINT_NAMES
 
 HELP = """Serve a policy bundle: compute an action 20 times a second while a grasp is asked for.
 
@@ -144,8 +145,10 @@ class PolicyServer(LifecycleNode):
         t = self._read.topics
         listen = self.create_subscription
         take, read = self._assembler, self._read
+        arm = t.tf_prefix + JOINT_NAMES[0]
+        joints = Newest(self, JointState, t.joint_states, NEWEST, about=arm)
         self._sources = [
-            ("joints", Newest(self, JointState, t.joint_states, NEWEST), read.joints, take.joints),
+            ("joints", joints, read.joints, take.joints),
             ("gripper", Newest(self, JointState, t.gripper, NEWEST), read.gripper, take.gripper),
             ("object_pose", Newest(self, PoseStamped, t.object_pose, NEWEST), read.pose, take.object_pose),
         ]
@@ -263,7 +266,10 @@ class PolicyServer(LifecycleNode):
 
     def _on_start(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
         why = self.begin()
-        response.success, response.message = not why, why or "the grasp has begun: see /grasp/status"
+        begun = "the grasp has begun: see /grasp/status"
+        if self._config.shadow:
+            begun = f"shadow mode, nothing is commanded: see {SHADOW}/requested_action; {self._filter_says()}"
+        response.success, response.message = not why, why or begun
         return response
 
     def _on_stop(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
@@ -271,6 +277,9 @@ class PolicyServer(LifecycleNode):
         response.message = "stopped" if response.success else "no grasp was running"
         self.cancel("stopped by ~/stop")
         return response
+
+    def _filter_says(self) -> str:
+        return self._not_safe() or "the safety filter would let the arm move"
 
     def _not_safe(self) -> str:
         """Why the arm is not ready for actions; empty where it is."""
@@ -347,7 +356,7 @@ class PolicyServer(LifecycleNode):
         level = Level.ERROR if stopped and not progress.running else Level.OK
         line = progress.message or f"grasping: {progress.phase}"
         values = {name: getattr(progress, name) for name in progress._fields if name != "message"}
-        values["outcome"] = progress.outcome.value
+        values |= {"outcome": progress.outcome.value, "shadow": self._config.shadow}
         self._status.publish(status_message(level, "grasp", line, "ur5e", **values))
         self._diagnostics.report(level, line)
 
@@ -356,7 +365,11 @@ def run(node: Node, config: PolicyServerConfig) -> None:
     """Serve until ROS is shut down."""
     assert isinstance(node, PolicyServer)
     node.take(config)
-    if config.autostart and node.trigger_configure() is TransitionCallbackReturn.SUCCESS:
+    if not config.autostart:
+        node.get_logger().info(
+            "waiting to be configured and activated (ros2 lifecycle set, or start it with autostart:=true)"
+        )
+    elif node.trigger_configure() is TransitionCallbackReturn.SUCCESS:
         node.trigger_activate()
     action = offer_grasp_action(node, node)
     try:

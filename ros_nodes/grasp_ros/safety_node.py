@@ -132,11 +132,16 @@ class SafetyNode:
         self._stand_in.cancel()  # a running timer of that rate would take as long as the filter
 
     def _on_joints(self, message: JointState) -> None:
-        self._heard = now = time.monotonic()
+        now = time.monotonic()
         values = self._values("/joint_states", self._read.joints, message)
         if values is not None:
             self._filter.measured(values[:DOF], values[DOF:], stamp_age=self._age(message), now=now)
             self._stamp = message.header.stamp.sec * NS + message.header.stamp.nanosec
+        elif "/joint_states" in self._unreadable:
+            self._filter.measured(np.full(DOF, np.nan), stamp_age=0.0, now=now)  # so that the reason says so
+        else:
+            return  # of other joints: the arm's driver may stall all the while
+        self._heard = now
         self._step(now)
 
     def _on_setpoint(self, message: JointState) -> None:
@@ -239,6 +244,8 @@ class SafetyNode:
         self._said, self._said_at = said, now
         lines = [f"{reason.key}: {reason.text}" for reason in verdict.reasons]
         lines += [f"{topic}: {why}" for topic, why in self._unreadable.items()]
+        if (senders := self._node.count_publishers(self._driver.topic_name)) > 1:
+            lines.append(f"{senders} nodes publish {self._driver.topic_name}: only this one may")
         message = "; ".join(lines) or verdict.status.value
         level, keys = _LEVELS[verdict.status], ",".join(said[2])
         values = {"status": verdict.status.name, "epoch": verdict.epoch, "reasons": keys}

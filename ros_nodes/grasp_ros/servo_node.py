@@ -88,7 +88,9 @@ class ServoNode:
         self._setpoints = node.create_publisher(JointState, names.SETPOINT, NEWEST)
         self._executed = node.create_publisher(JointTrajectory, topics.executed_action, RELIABLE)
         self._gripper = node.create_publisher(JointState, names.GRIPPER_COMMAND, RELIABLE)
-        self._newest = Newest(node, JointState, topics.joint_states, NEWEST, self._publish_setpoint)
+        self._newest = Newest(
+            node, JointState, topics.joint_states, NEWEST, self._publish_setpoint, about=self._names[0]
+        )
         self._setpoint = JointState(name=self._names)
         node.create_subscription(JointTrajectory, topics.requested_action, self._on_action, RELIABLE)
         node.create_subscription(DiagnosticStatus, names.SAFETY_STATUS, self._on_status, LATCHED)
@@ -104,7 +106,8 @@ class ServoNode:
         self._status_at = time.monotonic()
 
     def _on_grasp(self, message: DiagnosticStatus) -> None:
-        self._grasping = any(pair.key == "running" and pair.value == "True" for pair in message.values)
+        values = {pair.key: pair.value for pair in message.values}
+        self._grasping = values.get("running") == "True" and values.get("shadow") != "True"
 
     def _look(self) -> None:
         """Read the newest joint state, unless it was read before or cannot be."""
@@ -139,12 +142,12 @@ class ServoNode:
     def _on_action(self, message: JointTrajectory) -> None:
         now = time.monotonic()
         self._look()
-        why = self._why_not(message, now)
-        if why:
-            self._refusal = f"an action was refused: {why}"
-            return
-        assert self._joints is not None
         try:
+            why = self._why_not(message, now)
+            if why:
+                self._refusal = f"an action was refused: {why}"
+                return
+            assert self._joints is not None
             action = np.asarray(self._read.action(message))
             lasts = next(iter(message.points)).time_from_start
             period = lasts.sec + lasts.nanosec / NS

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
+import threading
+import time
 
 from rclpy.executors import ExternalShutdownException
 from rclpy.experimental.events_executor import EventsExecutor
 from rclpy.node import Node
 
+END_S = 4.0
+"""s after the shutdown in which a node must have ended."""
 MAX_PRIORITY = 90
 """Of SCHED_FIFO; the kernel's own threads lie above."""
 
@@ -21,6 +26,7 @@ def spin(node: Node) -> None:
     """
     executor = EventsExecutor(context=node.context)
     executor.add_node(node)
+    threading.Thread(target=_end_in_time, args=(node,), daemon=True).start()
     gc.collect()
     gc.freeze()  # what lives until the end is not looked at again in the middle of a control cycle
     try:
@@ -30,6 +36,13 @@ def spin(node: Node) -> None:
         pass
     finally:
         executor.shutdown()
+
+
+def _end_in_time(node: Node) -> None:
+    """Let the kernel end a process whose executor does not come back after the shutdown."""
+    while node.context.ok():
+        time.sleep(0.2)
+    signal.setitimer(signal.ITIMER_REAL, END_S)
 
 
 def take_priority(node: Node, priority: int) -> None:

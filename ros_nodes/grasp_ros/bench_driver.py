@@ -21,7 +21,7 @@ from trajectory_msgs.msg import JointTrajectory
 from grasp_demos.topics import Topics
 from grasp_ros import ur_status
 from grasp_ros.convert import action_message, gripper_message, joint_message, time_message
-from grasp_ros.process import run_node
+from grasp_ros.process import goes_on, run_node
 from grasp_ros.qos import LATCHED, RELIABLE
 from grasp_sim import ur5e
 
@@ -87,7 +87,7 @@ class BenchDriver:
         for cycle in range(cycles):
             while (left := due - time.monotonic_ns()) > 0:
                 executor.spin_once(timeout_sec=left * 1e-9)
-                if not self._node.context.ok():
+                if not goes_on():
                     return
             due = max(due + period, time.monotonic_ns())
             published.append(time.time_ns())

@@ -77,6 +77,7 @@ GRAPH: tuple[Topic, ...] = (
     ),
     Topic(names.SAFETY_STATUS, ("safety",), ("servo", "policy_server"), "limited or holding, and why; 20 Hz"),
     Topic(names.GRASP_STATUS, ("policy_server",), ("servo",), "how the grasp stands; latched"),
+    Topic(names.GRASP_ALIVE, ("policy_server",), ("servo",), "the policy server lives; 100 Hz in a grasp"),
     Topic("/diagnostics", STACK, (), "what is wrong, for people; at once and 1 Hz"),
 )
 """From what is measured to what is commanded, then what is said about it. The controller and the gripper's

@@ -19,6 +19,7 @@ from geometry_msgs.msg import PoseStamped, Vector3Stamped
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
 from rclpy.node import Node
 from sensor_msgs.msg import JointState
+from std_msgs.msg import Empty
 from std_srvs.srv import Trigger
 from trajectory_msgs.msg import JointTrajectory
 
@@ -117,6 +118,7 @@ class PolicyServer(LifecycleNode):
         self._diagnostics = Diagnostics(self, "policy", "ur5e")
         # Not a lifecycle publisher: that a grasp was ended by deactivation is said after it.
         self._status = Node.create_publisher(self, DiagnosticStatus, names.GRASP_STATUS, LATCHED)
+        self._alive = Node.create_publisher(self, Empty, names.GRASP_ALIVE, NEWEST)
         self._read = MessageReader(Topics(base_frame=config.base_frame, tf_prefix=config.tf_prefix))
         self._inputs: list[Any] = []
         self._sources: list[tuple[str, Newest, Any, Any]] = []
@@ -299,7 +301,10 @@ class PolicyServer(LifecycleNode):
         problems = self._assembler.problems(clock=clock, now=now)
         if not runner.progress.running:
             self._say_ready(problems)
-        elif problems:
+            return
+        if not self._config.shadow:
+            self._alive.publish(Empty())
+        if problems:
             self._stop(Outcome.STOPPED, "; ".join(problems))
         elif not self._config.shadow and (why := self._not_safe()):
             self._stop(Outcome.STOPPED, why)

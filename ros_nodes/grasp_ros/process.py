@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import signal
 import sys
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import rclpy
-from rclpy.exceptions import NotInitializedException
-from rclpy.executors import ExternalShutdownException
 from rclpy.node import Node
+from rclpy.signals import SignalHandlerOptions
 from rclpy.utilities import remove_ros_args
 
 from grasp_ros.parameters import declare
@@ -34,8 +36,7 @@ def run_node(
     Args:
         name: of the node, unless it is remapped.
         config_class: dataclass of its settings, see `grasp_ros.parameters`.
-        run: spins the node; told to end by ExternalShutdownException or KeyboardInterrupt, or by
-            `node.context.ok()` being false.
+        run: spins the node while `goes_on()`.
         help_text: what the node is for, printed by `--help` above its parameters.
         node_class: `Node` or a class derived from it that is made by the name alone.
         argv: arguments with the program's name; `sys.argv` by default.
@@ -49,15 +50,12 @@ def run_node(
         return 0
     node: Node | None = None
     try:
-        _start_ros(arguments)
-        node = node_class(name)
-        run(node, declare(node, config_class))
-    except (KeyboardInterrupt, ExternalShutdownException):
+        with _ending_in_order():
+            _start_ros(arguments)
+            node = node_class(name)
+            run(node, declare(node, config_class))
+    except KeyboardInterrupt:
         pass
-    except (RuntimeError, NotInitializedException):  # of which rclpy's own errors are
-        if rclpy.ok():
-            raise
-        # A signal shut ROS down while the node made a publisher or published: the end that was asked for.
     except UserError as error:
         say(f"{name}: {' '.join(str(error).split())}")
         return EXIT_USER_ERROR
@@ -68,13 +66,42 @@ def run_node(
     return 0
 
 
+_ending = threading.Event()
+
+
+def goes_on() -> bool:
+    """Nobody has asked this process to end; loops of nodes ask it between two callbacks."""
+    return not _ending.is_set()
+
+
+@contextmanager
+def _ending_in_order() -> Iterator[None]:
+    """Turn Ctrl-C and SIGTERM into the end of the node's loop; a second one interrupts whatever runs.
+
+    rclpy's own handlers shut ROS down at once, under a callback that is about to publish.
+    """
+
+    def end(number: int, frame: object) -> None:
+        if _ending.is_set():
+            raise KeyboardInterrupt
+        _ending.set()
+
+    _ending.clear()
+    before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 def _start_ros(arguments: list[str]) -> None:
     hint = "parameters are given as in --ros-args -p name:=value, and --help lists them."
     try:
         left = remove_ros_args(arguments)[1:]
         if left:
             raise UserError(f"'{left[0]}' is not a ROS argument; {hint}")
-        rclpy.init(args=arguments)
+        rclpy.init(args=arguments, signal_handler_options=SignalHandlerOptions.NO)
     except RuntimeError as error:  # what rcl makes of arguments that it cannot read
         reason = str(error).split(", at /")[0]
         raise UserError(f"the ROS arguments cannot be read: {reason}; {hint}") from error

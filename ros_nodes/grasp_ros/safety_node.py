@@ -54,6 +54,8 @@ OUTPUTS = {
 """What the driver's controller takes, and the topic of such a controller of the Universal Robots driver."""
 HEARTBEAT_S = 0.05
 """s after which the status is said again, whether it changed or not."""
+RIVALS_S = 0.05
+"""s between two looks for other nodes that command the arm."""
 SILENCE_S = 0.01
 """s without joint states after which a timer brakes a velocity controller in their place."""
 
@@ -112,7 +114,7 @@ class SafetyNode:
         self._heard = self._said_at = self._sent_at = float("-inf")
         self._said: tuple[Status, int, tuple[str, ...]] | None = None
         self._unreadable: dict[str, str] = {}
-        self._stamp = 0
+        self._stamp = self._rivals = 0
         self.record = CommandRecord() if config.record else None
         self._diagnostics = Diagnostics(node, "safety", "ur5e")
         self._status = node.create_publisher(DiagnosticStatus, names.SAFETY_STATUS, LATCHED)
@@ -128,6 +130,7 @@ class SafetyNode:
             ur_status.SafetyModeMessage, ur_status.SAFETY_MODE, self._on_safety_mode, LATCHED
         )
         node.create_timer(0.5 * SILENCE_S, self._watch)
+        node.create_timer(RIVALS_S, self._look_for_rivals)
         self._stand_in = node.create_timer(self._period, self._brake_unseen)
         self._stand_in.cancel()  # a running timer of that rate would take as long as the filter
 
@@ -142,7 +145,18 @@ class SafetyNode:
         else:
             return  # of other joints: the arm's driver may stall all the while
         self._heard = now
-        self._step(now)
+        if self._rivals:
+            self._yield(now)
+        else:
+            self._step(now)
+
+    def _yield(self, now: float) -> None:
+        """Two that command one arm would make it jump between them: send nothing, and to a velocity
+        controller, which would go on, what both can agree on. The filter starts anew afterwards."""
+        if self._config.output == "velocity":
+            self._driver.publish(Float64MultiArray(data=[0.0] * DOF))
+        reason = Reason("rival_commander", f"{self._rivals + 1} nodes publish {self._driver.topic_name}")
+        self._say(Verdict(None, None, Status.HOLD, (reason,), self._filter.epoch), now)
 
     def _on_setpoint(self, message: JointState) -> None:
         values = self._values("/servo/setpoint", self._read.joints, message)
@@ -181,6 +195,9 @@ class SafetyNode:
         moves = ur_status.mode_of(message) in (ur_status.SafetyMode.NORMAL, ur_status.SafetyMode.REDUCED)
         self._filter.robot(protective_stop=not moves)
 
+    def _look_for_rivals(self) -> None:
+        self._rivals = self._node.count_publishers(self._driver.topic_name) - 1
+
     def _watch(self) -> None:
         now = time.monotonic()
         silent = now - self._heard
@@ -194,7 +211,7 @@ class SafetyNode:
 
     def _brake_unseen(self) -> None:
         now = time.monotonic()
-        if now - self._heard > SILENCE_S:
+        if now - self._heard > SILENCE_S and not self._rivals:
             self._step(now)
 
     def _say_silent(self, now: float) -> None:
@@ -244,8 +261,6 @@ class SafetyNode:
         self._said, self._said_at = said, now
         lines = [f"{reason.key}: {reason.text}" for reason in verdict.reasons]
         lines += [f"{topic}: {why}" for topic, why in self._unreadable.items()]
-        if (senders := self._node.count_publishers(self._driver.topic_name)) > 1:
-            lines.append(f"{senders} nodes publish {self._driver.topic_name}: only this one may")
         message = "; ".join(lines) or verdict.status.value
         level, keys = _LEVELS[verdict.status], ",".join(said[2])
         values = {"status": verdict.status.name, "epoch": verdict.epoch, "reasons": keys}

@@ -15,6 +15,7 @@ import numpy as np
 from diagnostic_msgs.msg import DiagnosticStatus
 from rclpy.node import Node
 from sensor_msgs.msg import JointState
+from std_msgs.msg import Empty
 from trajectory_msgs.msg import JointTrajectory
 
 from grasp_control.arm.reasons import Status
@@ -53,6 +54,8 @@ class ServoNodeConfig:
     """s without joint states after which actions are refused."""
     status_age: float = 0.2
     """s without a word of the safety filter after which actions are refused."""
+    alive_age: float = 0.04
+    """s without a sign of life of the policy server, in the middle of a grasp, until the setpoint brakes."""
     action_timeout: float = 0.05
     """s at rest without a further action after which the end of the actions is reported."""
     realtime_priority: int = 0
@@ -60,7 +63,7 @@ class ServoNodeConfig:
 
     def __post_init__(self) -> None:
         """Check the ranges."""
-        for name in ("action_age", "joints_age", "status_age", "action_timeout"):
+        for name in ("action_age", "joints_age", "status_age", "alive_age", "action_timeout"):
             value = getattr(self, name)
             if not 0.0 < value <= 10.0:
                 raise ValueError(f"{name}={value} must be above 0 and at most 10 s.")
@@ -78,7 +81,7 @@ class ServoNode:
         self._stream = SetpointStream(ACTION_SCALES["servo"])
         self._names = [config.tf_prefix + name for name in JOINT_NAMES]
         self._joints: np.ndarray | None = None
-        self._status_at = self._rest_at = float("-inf")
+        self._status_at = self._rest_at = self._alive_at = self._acted_at = float("-inf")
         self._epoch, self._seeded = "", ""
         self._safety = Status.WAITING
         self._moving = False
@@ -95,6 +98,7 @@ class ServoNode:
         node.create_subscription(JointTrajectory, topics.requested_action, self._on_action, RELIABLE)
         node.create_subscription(DiagnosticStatus, names.SAFETY_STATUS, self._on_status, LATCHED)
         node.create_subscription(DiagnosticStatus, names.GRASP_STATUS, self._on_grasp, LATCHED)
+        node.create_subscription(Empty, names.GRASP_ALIVE, self._on_alive, NEWEST)
         node.create_timer(0.02, self._watch)
 
     def _on_status(self, message: DiagnosticStatus) -> None:
@@ -108,6 +112,9 @@ class ServoNode:
     def _on_grasp(self, message: DiagnosticStatus) -> None:
         values = {pair.key: pair.value for pair in message.values}
         self._grasping = values.get("running") == "True" and values.get("shadow") != "True"
+
+    def _on_alive(self, message: Empty) -> None:
+        self._alive_at = time.monotonic()
 
     def _look(self) -> None:
         """Read the newest joint state, unless it was read before or cannot be."""
@@ -132,7 +139,11 @@ class ServoNode:
                 self._seeded = self._epoch
         if not self._stream.ready:
             return
-        positions, velocities = self._stream.at(self._newest.received)
+        now = self._newest.received
+        alive_until = self._alive_at + self._config.alive_age
+        if self._acted_at < alive_until < now:  # an action that came later is of somebody else
+            self._stream.brake(now)
+        positions, velocities = self._stream.at(now)
         message = self._setpoint
         message.header.stamp = self._node.get_clock().now().to_msg()
         message.header.frame_id = self._seeded
@@ -155,6 +166,7 @@ class ServoNode:
         except (DemoError, ContractError) as error:
             self._refusal = f"/requested_action: {error}"
             return
+        self._acted_at = now
         self._rest_at, self._moving = now + (period or 1.0 / POLICY_RATE_HZ), True
         self._refusal = done.reason if done.status is ServoStatus.HOLD else ""
         self._executed.publish(action_message(done.action, message.header.stamp))

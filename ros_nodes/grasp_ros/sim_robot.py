@@ -22,7 +22,7 @@ from std_msgs.msg import Float64MultiArray
 from std_srvs.srv import Trigger
 from trajectory_msgs.msg import JointTrajectory
 
-from grasp_ros.process import run_node
+from grasp_ros.process import goes_on, run_node
 from grasp_ros.sim_record import SimRecord
 from grasp_ros.sim_topics import SimTopics
 from grasp_sim import registry
@@ -190,7 +190,7 @@ class SimRobot:
         period = self._simulation.period
         due = time.monotonic()
         try:
-            while self._node.context.ok():
+            while goes_on():
                 self._serve(executor, due)
                 late = math.floor((time.monotonic() - due) / period)
                 if late > CATCH_UP:

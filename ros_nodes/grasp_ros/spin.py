@@ -4,45 +4,31 @@ from __future__ import annotations
 
 import gc
 import os
-import signal
-import threading
-import time
 
-from rclpy.executors import ExternalShutdownException
 from rclpy.experimental.events_executor import EventsExecutor
 from rclpy.node import Node
 
-END_S = 4.0
-"""s after the shutdown in which a node must have ended."""
+from grasp_ros.process import goes_on
+
 MAX_PRIORITY = 90
 """Of SCHED_FIFO; the kernel's own threads lie above."""
 
 
 def spin(node: Node) -> None:
-    """Run a node's callbacks in this thread until ROS is shut down.
+    """Run a node's callbacks in this thread until the process is told to end.
 
     The events executor answers a 500 Hz topic with half the delay of the others, which the control loop
     needs; its own `spin` cannot be interrupted.
     """
     executor = EventsExecutor(context=node.context)
     executor.add_node(node)
-    threading.Thread(target=_end_in_time, args=(node,), daemon=True).start()
     gc.collect()
     gc.freeze()  # what lives until the end is not looked at again in the middle of a control cycle
     try:
-        while node.context.ok():
+        while goes_on():
             executor.spin_once(timeout_sec=0.1)
-    except ExternalShutdownException:
-        pass
     finally:
         executor.shutdown()
-
-
-def _end_in_time(node: Node) -> None:
-    """Let the kernel end a process whose executor does not come back after the shutdown."""
-    while node.context.ok():
-        time.sleep(0.2)
-    signal.setitimer(signal.ITIMER_REAL, END_S)
 
 
 def take_priority(node: Node, priority: int) -> None:

@@ -136,7 +136,7 @@ PROGRAM = """
 import sys
 from dataclasses import dataclass
 from rclpy.executors import SingleThreadedExecutor
-from grasp_ros.process import run_node
+from grasp_ros.process import goes_on, run_node
 
 @dataclass
 class Settings:
@@ -150,7 +150,7 @@ def run(node, config):
     executor = SingleThreadedExecutor()
     executor.add_node(node)
     print("running", config.rate, flush=True)
-    while node.context.ok():
+    while goes_on():
         executor.spin_once(timeout_sec=0.1)
 
 sys.exit(run_node("greeter", Settings, run, "Greets."))

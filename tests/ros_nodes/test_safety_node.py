@@ -124,8 +124,20 @@ def test_an_action_with_an_impossible_stamp_is_refused(driver):
     driver.until(lambda: np.abs(driver.joints - before).max() > 0.02, "the servo has died", moving=True)
 
 
-def test_a_second_node_that_commands_the_arm_is_named(driver):
-    driver.watcher.node.create_publisher(Float64MultiArray, "/forward_position_controller/commands", RELIABLE)
-    driver.until(
-        lambda: any("only this one may" in s.message for s in driver.watcher.diagnostics), "nobody says so"
-    )
+def test_where_two_command_the_arm_neither_does(driver):
+    """It would jump between them."""
+    node = driver.watcher.node
+    other = node.create_publisher(Float64MultiArray, "/forward_position_controller/commands", RELIABLE)
+
+    def named() -> bool:
+        return "rival_commander" in values_of(driver.watcher.safety).get("reasons", "")
+
+    driver.until(named, "nobody says so", moving=True)
+    driver.cycle(moving=True)
+    count, joints = len(driver.commands), driver.joints.copy()
+    for _ in range(30):
+        driver.cycle(moving=True)
+    assert len(driver.commands) == count
+    node.destroy_publisher(other)
+    driver.until(driver.moves, "it does not start anew")
+    assert np.abs(driver.commands[-1] - joints).max() < 0.01

@@ -42,7 +42,7 @@ def stack_for(env: str, folder: Path, domain: int):
     parameters = {name: dict(values) for name, values in stack.parameters.items()}
     parameters["sim_robot"]["record"] = str(folder / "record.npz")
     parameters["safety"] |= GENEROUS
-    parameters["servo"] = {"action_age": 0.5, "joints_age": 0.5, "status_age": 1.0}
+    parameters["servo"] = {"action_age": 0.5, "joints_age": 0.5, "status_age": 1.0, "alive_age": 0.5}
     ages = {"max_age.joints": 0.5, "max_age.gripper": 0.5, "max_age.object_pose": 1.0, "status_age": 1.0}
     parameters["policy_server"] |= ages
     stack.parameters = parameters
@@ -181,7 +181,8 @@ def test_the_recorder_hears_a_grasp_of_the_stack(running, terminal, tmp_path, mo
     new_episode(stack, watcher)
     recorder = terminal(
         *("-m", "grasp_demos.record", "source=ros", f"out={tmp_path / 'demos'}", f"env.name={env}"),
-        *("page.show=false", "episodes=1"),
+        *("page.show=false", "episodes=1", "ages.joints=2", "ages.gripper=2", "ages.object_pose=2"),
+        "ages.command=2",
     )
     recorder.saw("press enter to begin")
 

@@ -191,6 +191,11 @@ KINDS: dict[str, Kind] = {
         "The gripper's state is stamped earlier than the one before.",
         "Look for a second publisher of the gripper's state.",
     ),
+    "rival_commander": Kind(
+        Status.HOLD,
+        "Another node commands the arm's driver. Nothing is sent; zeros to a velocity controller.",
+        "End the other one. One that was killed counts for up to 20 s.",
+    ),
     # ---- limits of the motion
     "velocity_limit": Kind(
         Status.LIMITED,

@@ -85,6 +85,12 @@ class SetpointStream:
             self._start = self._goal  # no line leads there: it is where the target or the arm was already
         return Executed(sent, command, self._servo.status, self._servo.reason)
 
+    def brake(self, now: float) -> None:
+        """Brake from `now` on: whoever gives the actions is not there any more. Nothing happens at rest."""
+        elapsed = now - self._began
+        if 0.0 < elapsed < self._period:
+            self._goal, self._period = self.at(now)[0], elapsed
+
     def at(self, now: float) -> tuple[np.ndarray, np.ndarray]:
         """Setpoint (6,) in rad and its velocity (6,) in rad/s at `now`.
 

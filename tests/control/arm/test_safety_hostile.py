@@ -402,7 +402,7 @@ def test_no_limit_is_exceeded_in_hostile_cycles():
     statuses, reasons, moved = run(seed=1, cycles=cycles)
     assert moved > cycles // 10
     assert all(statuses[status] > 0 for status in Status)
-    others = {"grip_command_invalid", "grip_command_limited"}
+    others = {"grip_command_invalid", "grip_command_limited", "rival_commander"}  # said by other parts
     assert set(KINDS) - others <= set(reasons), "never seen, so never tested"
 
 

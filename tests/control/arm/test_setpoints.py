@@ -108,3 +108,21 @@ def test_a_step_is_neither_faster_than_in_training_nor_endless(period):
     with pytest.raises(ContractError, match="policy step"):
         stream.act(DOWN, ur5e.HOME, 1.0, period=period)
     assert np.array_equal(stream.at(1.05)[0], ur5e.HOME)
+
+
+def test_it_brakes_before_the_end_of_the_line_when_told_to():
+    stream = begun()
+    stream.act(DOWN, ur5e.HOME, 1.0)
+    here, velocity = stream.at(1.02)
+    stream.brake(1.02)
+    now_here, now_velocity = stream.at(1.02)
+    assert np.allclose(now_here, here)
+    assert np.allclose(now_velocity, velocity)
+    stopping = np.abs(velocity).max() / BRAKING
+    rest, still = stream.at(1.02 + stopping)
+    assert np.allclose(still, 0.0)
+    assert np.allclose(rest - here, 0.5 * velocity * stopping)
+    stream.brake(1.5)
+    assert np.array_equal(stream.at(1.6)[0], rest)
+    stream.act(DOWN, ur5e.HOME, 2.0)
+    assert np.abs(stream.at(2.05)[1]).max() > 0.1

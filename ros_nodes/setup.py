@@ -17,6 +17,7 @@ setup(
     name="grasp_ros",
     version="0.1.0",
     packages=["grasp_ros"],
+    package_data={"grasp_ros": ["loopback.xml"]},
     data_files=[
         ("share/ament_index/resource_index/packages", ["resource/grasp_ros"]),
         ("share/grasp_ros", ["package.xml"]),
@@ -24,7 +25,7 @@ setup(
         ("share/grasp_ros/launch", sorted(glob("../launch/*.launch.py") + glob("../launch/*.yaml"))),
     ],
     install_requires=["setuptools"],
-    zip_safe=True,
+    zip_safe=False,
     entry_points={
         "console_scripts": [f"{name} = grasp_ros.{module}:main" for name, module in NODES.items()],
     },

@@ -14,6 +14,7 @@ from rclpy.node import Node
 from rclpy.signals import SignalHandlerOptions
 from rclpy.utilities import remove_ros_args
 
+from grasp_ros.middleware import avoid_shared_memory
 from grasp_ros.parameters import declare
 from grasp_sim.cli import say
 from grasp_sim.cli_help import describe
@@ -101,6 +102,7 @@ def _start_ros(arguments: list[str]) -> None:
         left = remove_ros_args(arguments)[1:]
         if left:
             raise UserError(f"'{left[0]}' is not a ROS argument; {hint}")
+        avoid_shared_memory()
         rclpy.init(args=arguments, signal_handler_options=SignalHandlerOptions.NO)
     except RuntimeError as error:  # what rcl makes of arguments that it cannot read
         reason = str(error).split(", at /")[0]

@@ -23,6 +23,7 @@ from rclpy.signals import SignalHandlerOptions
 
 from grasp_demos.topics import Topics
 from grasp_demos.watch import Received
+from grasp_ros.middleware import avoid_shared_memory
 from grasp_sim.errors import UserError
 
 NAME = "grasp_recorder"
@@ -67,6 +68,7 @@ class TopicReceiver:
     def __enter__(self) -> Self:
         """Listen. Raises UserError for a name that cannot be a topic's."""
         self._context = Context()
+        avoid_shared_memory()
         # Ctrl-C is the command's own, which ends the episode first.
         init(context=self._context, signal_handler_options=SignalHandlerOptions.NO)
         try:

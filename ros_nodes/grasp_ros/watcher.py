@@ -16,6 +16,7 @@ from std_msgs.msg import String
 from std_srvs.srv import Trigger
 
 from grasp_ros import names
+from grasp_ros.middleware import avoid_shared_memory
 from grasp_ros.qos import LATCHED, RELIABLE
 from grasp_sim.errors import UserError
 
@@ -40,6 +41,7 @@ class Watcher:
     def __enter__(self) -> Self:
         # Read by the middleware when the participant is made; only this machine is of interest.
         os.environ.setdefault("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
+        avoid_shared_memory()
         self.context = Context()
         rclpy.init(context=self.context, domain_id=self._domain_id)
         self.node = Node("grasp_watcher", context=self.context, use_global_arguments=False)

@@ -11,6 +11,8 @@ import threading
 
 import pytest
 
+from grasp_ros.middleware import avoid_shared_memory
+
 _COUNT = itertools.count()
 
 
@@ -64,6 +66,9 @@ def ros_domain(monkeypatch) -> None:
     """A ROS domain of this test's own."""
     monkeypatch.setenv("ROS_DOMAIN_ID", str(1 + (os.getpid() * 7 + next(_COUNT)) % 59))
     monkeypatch.setenv("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
+    for name in ("FASTDDS_DEFAULT_PROFILES_FILE", "FASTDDS_BUILTIN_TRANSPORTS"):
+        monkeypatch.setenv(name, "")  # to be undone, too
+    avoid_shared_memory()
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -48,10 +47,8 @@ class Settings:
 
 
 @pytest.fixture
-def make(monkeypatch):
+def make(ros_domain):
     """Makes nodes with arguments of the command line."""
-    monkeypatch.setenv("ROS_DOMAIN_ID", str(101 + os.getpid() % 40))
-    monkeypatch.setenv("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
     made = []
 
     def node(*arguments: str, **values) -> Node:
@@ -158,9 +155,7 @@ sys.exit(run_node("greeter", Settings, run, "Greets."))
 
 
 @pytest.fixture
-def program(tmp_path, monkeypatch):
-    monkeypatch.setenv("ROS_DOMAIN_ID", str(101 + os.getpid() % 40))
-    monkeypatch.setenv("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
+def program(ros_domain, tmp_path):
     path = tmp_path / "greeter.py"
     path.write_text(PROGRAM)
     return [sys.executable, str(path)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -31,13 +30,6 @@ from grasp_sim.errors import UserError
 DRIVER = Path(__file__).with_name("fake_driver.py")
 
 
-@pytest.fixture
-def domain(monkeypatch):
-    """A ROS domain of this test's own."""
-    monkeypatch.setenv("ROS_DOMAIN_ID", str(60 + os.getpid() % 40))
-    monkeypatch.setenv("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
-
-
 @pytest.fixture(scope="module")
 def simulated(tmp_path_factory):
     """A successful grasp of the scripted expert, as a file."""
@@ -51,7 +43,7 @@ def simulated(tmp_path_factory):
 
 
 @pytest.fixture
-def start(domain, simulated, tmp_path, terminal):
+def start(ros_domain, simulated, tmp_path, terminal):
     """Starts the driver, and the command when asked to."""
 
     def driver(fault: str):
@@ -235,7 +227,7 @@ def test_ctrl_c_keeps_what_there_is_and_leaves_no_process(start, tmp_path):
     assert held.metadata.note == "the recorder was stopped"
 
 
-def test_no_thread_is_left(domain):
+def test_no_thread_is_left(ros_domain):
     before = threading.active_count()
     for _ in range(2):
         with load_receiver("ros", Topics()) as receiver:
@@ -244,7 +236,7 @@ def test_no_thread_is_left(domain):
         assert threading.active_count() == before
 
 
-def test_every_publisher_is_heard_and_what_was_latched_before(domain, wait_for):
+def test_every_publisher_is_heard_and_what_was_latched_before(ros_domain, wait_for):
     from geometry_msgs.msg import Vector3Stamped
     from rclpy.context import Context
     from rclpy.node import Node
@@ -282,7 +274,7 @@ def test_every_publisher_is_heard_and_what_was_latched_before(domain, wait_for):
     assert abs(times[-1] - time.time_ns()) < 10**9
 
 
-def test_a_name_that_is_no_topic_is_refused(domain):
+def test_a_name_that_is_no_topic_is_refused(ros_domain):
     with (
         pytest.raises(UserError, match=r"topics\.object_pose=no topic cannot be a topic"),
         load_receiver("ros", Topics(object_pose="no topic")),

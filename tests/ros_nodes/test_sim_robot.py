@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import subprocess
@@ -153,10 +152,8 @@ class Robot:
 
 
 @pytest.fixture
-def start(monkeypatch, tmp_path):
+def start(ros_domain, monkeypatch, tmp_path):
     """Starts robots in a ROS domain of the test's own."""
-    monkeypatch.setenv("ROS_DOMAIN_ID", str(141 + os.getpid() % 40))
-    monkeypatch.setenv("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     robots = []
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from array import array
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
+from grasp_ros.npz import write_npz
 from grasp_sim.ur5e import DOF
 
 
@@ -33,13 +33,10 @@ class CommandRecord:
 
     def save(self, path: Path) -> None:
         """Write it; a file of that name is replaced only by a complete one."""
-        part = path.with_name(f".{path.name}.part")
-        with part.open("wb") as file:
-            np.savez(
-                file,
-                stamps=np.array(self._stamps, np.int64),
-                sent=np.array(self._sent, np.int64),
-                status=np.array(self._status, np.int8),
-                commands=np.array(self._commands).reshape(-1, DOF),
-            )
-        os.replace(part, path)
+        write_npz(
+            path,
+            stamps=np.array(self._stamps, np.int64),
+            sent=np.array(self._sent, np.int64),
+            status=np.array(self._status, np.int8),
+            commands=np.array(self._commands).reshape(-1, DOF),
+        )

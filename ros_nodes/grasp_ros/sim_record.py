@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from array import array
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
+from grasp_ros.npz import write_npz
 from grasp_sim.contract import STATE_WIDTH
 from grasp_sim.ur5e import DOF
 
@@ -64,22 +64,19 @@ class SimRecord:
 
     def save(self, path: Path) -> None:
         """Write it; a file of that name is replaced only by a complete one."""
-        part = path.with_name(f".{path.name}.part")
-        with part.open("wb") as file:
-            np.savez(
-                file,
-                stamps=np.array(self._stamps, np.int64),
-                times=np.array(self._times),
-                targets=np.array(self._targets).reshape(-1, DOF),
-                running=np.array(self._running, bool),
-                states=np.array(self._states).reshape(-1, STATE_WIDTH),
-                episodes=np.array(self._episodes, np.int64).reshape(-1, 2),
-                command_times=np.array(self._command_times),
-                command_offsets=np.array(self._command_offsets),
-                commands=np.array(self._commands).reshape(-1, DOF),
-                gripper_times=np.array(self._gripper_times),
-                gripper_commands=np.array(self._gripper_commands).reshape(-1, 2),
-                faults=np.array(self.faults, np.str_),
-                overruns=np.array(self.overruns),
-            )
-        os.replace(part, path)
+        write_npz(
+            path,
+            stamps=np.array(self._stamps, np.int64),
+            times=np.array(self._times),
+            targets=np.array(self._targets).reshape(-1, DOF),
+            running=np.array(self._running, bool),
+            states=np.array(self._states).reshape(-1, STATE_WIDTH),
+            episodes=np.array(self._episodes, np.int64).reshape(-1, 2),
+            command_times=np.array(self._command_times),
+            command_offsets=np.array(self._command_offsets),
+            commands=np.array(self._commands).reshape(-1, DOF),
+            gripper_times=np.array(self._gripper_times),
+            gripper_commands=np.array(self._gripper_commands).reshape(-1, 2),
+            faults=np.array(self.faults, np.str_),
+            overruns=np.array(self.overruns),
+        )

@@ -17,13 +17,13 @@ Joints: (6,), in the order of `ur5e.JOINT_NAMES`. Times: s of one monotonic cloc
 
 from __future__ import annotations
 
-from math import inf, isfinite, isnan
+from math import inf, isfinite
 from typing import NamedTuple
 
 import numpy as np
 
 from grasp_control.arm import geometry, motion
-from grasp_control.arm.inputs import Source, joint_vector, shortly
+from grasp_control.arm.heard import Heard
 from grasp_control.arm.limits import SafetyConfig
 from grasp_control.arm.reasons import Reason, Status
 from grasp_sim import ur5e
@@ -60,22 +60,8 @@ class SafetyFilter:
     def __init__(self, config: SafetyConfig | None = None) -> None:
         self.config = config = config or SafetyConfig()
         self.epoch = 0
-        self.refused: dict[str, int] = {}
-        """Messages not taken so far, by key of the reason."""
-        self._measured = Source("measured", config.future_max)
-        self._setpoint = Source("setpoint", config.future_max)
-        self._gripper = Source("gripper", config.future_max)
-        for source in (self._measured, self._setpoint, self._gripper):
-            source.refused = self.refused
-        self._place_measured = np.zeros(ur5e.DOF)
-        self._anchor, self._rests_since = np.full(ur5e.DOF, inf), inf
-        self._target = np.zeros(ur5e.DOF)
+        self._heard = Heard(config)
         self._last_target = np.zeros(ur5e.DOF)
-        self._force = 0.0
-        self._program: bool | None = None
-        self._protective_stop = False
-        self._speed = 1.0
-
         self._joints: np.ndarray | None = None  # the last command, None before the first start
         self._velocities = np.zeros(ur5e.DOF)  # rad per cycle
         self._output = np.zeros(ur5e.DOF)  # rad/s, the last velocity command
@@ -118,56 +104,16 @@ class SafetyFilter:
     ) -> None:
         """Joints (6,) rad as measured `stamp_age` s before `now`. Velocities (6,) rad/s, if finite, help to
         see whether the arm rests."""
-        joints = joint_vector(positions)
-        if joints is None:
-            self._measured.refuse("invalid", f"not six finite numbers: {shortly(positions)}")
-            return
-        if not joints.any():
-            self._measured.refuse("zeros", "all joint positions are exactly 0")
-            return
-        if not self._measured.timely(stamp_age, now, self.config.measured_max_age):
-            return
-        self._place_measured = joints
-        speeds = joint_vector(velocities) if velocities is not None else None
-        fastest = self.config.settle_tolerance / max(self.config.settle_time, 0.01)
-        if np.abs(joints - self._anchor).max() > self.config.settle_tolerance or (
-            speeds is not None and np.abs(speeds).max() > fastest
-        ):
-            self._anchor, self._rests_since = joints, now
+        self._heard.measured(positions, velocities, stamp_age=stamp_age, now=now)
 
     def setpoint(self, positions: np.ndarray, *, epoch: int, stamp_age: float, now: float) -> None:
         """Joints (6,) rad that are wanted now, made in `epoch`."""
-        if self._joints is None or epoch != self.epoch:
-            self._setpoint.refuse("epoch", f"made in epoch {epoch}; the present one is {self.epoch}")
-            return
-        joints = joint_vector(positions)
-        if joints is None:
-            self._setpoint.present = False
-            self._setpoint.refuse("invalid", f"not six finite numbers: {shortly(positions)}")
-            return
-        away = np.abs(joints - self._joints)
-        most = self.config.setpoint_jump_max
-        if away.max() > most:
-            self._setpoint.present = False
-            rest = np.abs((away + np.pi) % (2.0 * np.pi) - np.pi)
-            key = "jump" if rest.max() > most else "wrapped"
-            worst = ur5e.JOINT_NAMES[int(away.argmax())]
-            turns = "" if key == "jump" else ", that is by whole turns"
-            self._setpoint.refuse(
-                key,
-                f"{worst} is {away.max():.3f} rad from its command{turns}; at most {most:g} rad is allowed",
-            )
-            return
-        if self._setpoint.timely(stamp_age, now, self.config.setpoint_max_age):
-            self._target = joints
+        epochs = (epoch, self.epoch)
+        self._heard.setpoint(positions, self._joints, epoch=epochs, stamp_age=stamp_age, now=now)
 
     def gripper(self, force: float, *, stamp_age: float, now: float) -> None:
         """Measured grip force in N."""
-        if not isfinite(force):
-            self._gripper.present = False
-            self._gripper.refuse("invalid", f"the grip force is {force} N")
-        elif self._gripper.timely(stamp_age, now, self.config.gripper_max_age):
-            self._force = force
+        self._heard.gripper(force, stamp_age=stamp_age, now=now)
 
     def robot(
         self,
@@ -178,12 +124,12 @@ class SafetyFilter:
     ) -> None:
         """What the robot says of itself; None leaves it as it was. Speed scaling in percent, as the driver
         publishes it; it scales the velocity limit."""
-        if program_running is not None:
-            self._program = bool(program_running)
-        if protective_stop is not None:
-            self._protective_stop = bool(protective_stop)
-        if speed_scaling is not None:
-            self._speed = 0.0 if isnan(speed_scaling) else min(max(speed_scaling / 100.0, 0.0), 1.0)
+        self._heard.robot(program_running, protective_stop, speed_scaling)
+
+    @property
+    def refused(self) -> dict[str, int]:
+        """Messages not taken so far, by key of the reason."""
+        return self._heard.refused
 
     # ---- one cycle
 
@@ -203,7 +149,7 @@ class SafetyFilter:
         if self._joints is not None and isfinite(gap) and gap > self.config.cycle_gap_max:
             self._last = self._go_on_from_rest(gap, now)
             return self._last
-        pause, unseen = self._pause(), self._not_seen(now)
+        pause, unseen = self._heard.pause(), self._heard.unseen(now)
         if pause is not None:
             self._need_start(pause, now + self.config.resume_delay)
         elif unseen is None:
@@ -218,9 +164,8 @@ class SafetyFilter:
 
     def _lose_clock(self, now: float) -> Reason:
         """All ages are worthless: start again with what comes from now on."""
-        for source in (self._measured, self._setpoint, self._gripper):
-            source.forget()
-        self._anchor, self._rests_since, self._blocked_since = np.full(ur5e.DOF, inf), inf, inf
+        self._heard.forget()
+        self._blocked_since = inf
         lost = Reason("clock_back", f"the clock went from {self._last_step:.3f} s to {now:.3f} s")
         if isfinite(now):
             self._last_step = self._due = self._ramp_from = now
@@ -235,59 +180,20 @@ class SafetyFilter:
         text = f"{gap:.3f} s passed between two cycles; at most {self.config.cycle_gap_max:g} s is allowed"
         return self._verdict(Status.HOLD, (Reason("cycle_gap", text),))
 
-    def _pause(self) -> Reason | None:
-        if self._protective_stop:  # first, since it stops the program too
-            return Reason("protective_stop", "the robot is in a protective stop")
-        if self._program is None and self.config.require_program:
-            return Reason("program_unknown", "the robot has not said whether its program runs")
-        if self._program is False:
-            return Reason("program_stopped", "the program on the robot does not run")
-        if self._speed <= 0.0:
-            return Reason("speed_zero", "the robot's speed scaling is 0 %")
-        return None
-
-    def _not_seen(self, now: float) -> Reason | None:
-        """Why the measured joints cannot be relied on."""
-        if not self._measured.present:
-            return self._measured.fault or Reason("no_measured", "no joint positions have arrived")
-        age, most = self._measured.age(now), self.config.measured_max_age
-        if age <= most:
-            return None
-        return self._measured.fault or Reason(
-            "measured_stale", f"{age:.3f} s old; at most {most:g} s is allowed"
-        )
-
     def _faults(self, now: float) -> list[Reason]:
         """Why the arm must hold, besides the measured joints."""
-        found, config = [], self.config
-        if not self._setpoint.present:
-            found.append(
-                self._setpoint.fault or Reason("no_setpoint", "no setpoint has come since the start")
-            )
-        elif (age := self._setpoint.age(now)) > config.setpoint_max_age:
-            text = f"{age:.3f} s old; at most {config.setpoint_max_age:g} s is allowed"
-            found.append(self._setpoint.fault or Reason("setpoint_stale", text))
+        following = None
         if self._blocked_since < inf:
-            away = np.abs(self._place_measured - self._command)
-            found.append(_following("following_error", away, config.following_max))
-        if not self._gripper.present:
-            if config.gripper_max_age < inf or self._gripper.fault is not None:
-                found.append(
-                    self._gripper.fault or Reason("gripper_stale", "no state of the gripper has arrived")
-                )
-        elif (age := self._gripper.age(now)) > config.gripper_max_age:
-            text = f"{age:.3f} s old; at most {config.gripper_max_age:g} s is allowed"
-            found.append(self._gripper.fault or Reason("gripper_stale", text))
-        elif self._force > config.grip_force_max:
-            text = f"{self._force:.1f} N; at most {config.grip_force_max:g} N is allowed"
-            found.append(Reason("grip_force", text))
-        return found
+            away = np.abs(self._heard.joints - self._command)
+            following = _following("following_error", away, self.config.following_max)
+        found = (self._heard.setpoint_fault(now), following, self._heard.gripper_fault(now))
+        return [reason for reason in found if reason is not None]
 
     def _check_following(self, now: float) -> None:
         if self._joints is None or self._restart is not None:
             self._blocked_since = inf
             return
-        away = np.abs(self._place_measured - self._joints)
+        away = np.abs(self._heard.joints - self._joints)
         worst = float(away.max())
         if worst <= self.config.following_max:
             self._blocked_since = inf
@@ -313,8 +219,8 @@ class SafetyFilter:
             reasons.append(self._restart)
         if unseen is not None:
             return reasons
-        measured = self._place_measured
-        if self._measured.arrived - self._rests_since < self.config.settle_time:
+        measured = self._heard.joints
+        if not self._heard.rests:
             text = f"the arm has not rested for {self.config.settle_time:g} s yet"
             return reasons or [Reason("arm_moving", text)]
         waiting = pause is None and now < self._start_at
@@ -347,7 +253,7 @@ class SafetyFilter:
         self._velocities[:] = 0.0
         self._output[:] = 0.0
         self._last_target = joints.copy()
-        self._setpoint.forget()
+        self._heard.forget_setpoint()
         # Margins are what proofs of a way are made of, not limits: where there is less room, less has to do.
         geometry.clearances(joints, self._limits, self._clearances)
         np.clip(self._clearances, 0.0, self._full_margins, out=self._margins)
@@ -374,12 +280,12 @@ class SafetyFilter:
 
     def _move(self, now: float) -> Verdict:
         config = self.config
-        target, target_motion = self._target, self._target - self._last_target
+        target, target_motion = self._heard.target, self._heard.target - self._last_target
         self._last_target = target
         ramp = (
             1.0 if config.ramp_time <= 0.0 else min(max((now - self._ramp_from) / config.ramp_time, 0.0), 1.0)
         )
-        fastest = self._fastest * ramp * self._speed
+        fastest = self._fastest * ramp * self._heard.speed
         if np.abs(target_motion).max() > self._fastest:  # a step, not a motion
             target_motion = np.zeros(ur5e.DOF)
         self._advance(self._command, self._velocities, target, target_motion, fastest)
@@ -471,10 +377,9 @@ class SafetyFilter:
         """The velocity command: what the positions do, and back to them if the arm has drifted from them."""
         config = self.config
         wanted = self._velocities / config.period
-        seen = self._measured.present and self._measured.age(now) <= config.measured_max_age
-        if seen and not resting:
+        if self._heard.sees(now) and not resting:
             most = config.drift_velocity_max
-            drift = config.drift_gain * (self._command - self._place_measured)
+            drift = config.drift_gain * (self._command - self._heard.joints)
             wanted = wanted + np.clip(drift, -most, most)
         change = self._slowing / config.period
         wanted = np.clip(wanted, self._output - change, self._output + change)

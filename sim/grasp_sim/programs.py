@@ -1,7 +1,7 @@
-"""Problems that are answered by programs: sequences of tokens, executed deterministically and rewarded at the end.
+"""Problems that are answered by programs: sequences of tokens, executed and rewarded at the end.
 
-A `ProgramTask` knows the tokens, which of them may follow which, the problems (an object to grasp, examples to
-explain), and what a program achieves on one of them. `grasp_control.mapo` learns to write the programs.
+A `ProgramTask` knows the tokens, which of them may follow which, the problems (an object to grasp, examples
+to explain), and what a program achieves on one of them. `grasp_control.mapo` learns to write the programs.
 """
 
 from __future__ import annotations
@@ -112,8 +112,8 @@ class Executor:
     def __init__(
         self, task: ProgramTask, check_share: float = 0.0, rng: np.random.Generator | None = None
     ) -> None:
-        """`check_share` of the executions, drawn from `rng`, are made twice: a reward that differs is an error,
-        since a memory of programs is worth nothing where repeating one does not repeat its reward."""
+        """`check_share` of the executions, drawn from `rng`, are made twice: a reward that differs is an
+        error, since a memory of programs is worth nothing where repeating one does not repeat its reward."""
         if check_share > 0.0 and rng is None:
             raise ValueError("check_share needs an rng to draw from.")
         self._task, self._share, self._rng = task, check_share, rng
@@ -132,8 +132,8 @@ class Executor:
             again = self._reward(key, program)
             if abs(again - reward) > REWARD_TOLERANCE:
                 raise ProgramError(
-                    f"{self._task.name} is not deterministic: '{self._task.describe(program)}' on {key} was worth"
-                    f" {reward:g}, and {again:g} when it was executed again"
+                    f"{self._task.name} is not deterministic: '{self._task.describe(program)}' on {key} was"
+                    f" worth {reward:g}, and {again:g} when it was executed again"
                 )
         self._known[key, program] = reward
         return reward

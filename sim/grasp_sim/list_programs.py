@@ -2,7 +2,9 @@
 
 After Balog et al., DeepCoder: Learning to Write Programs, 2017. A program is a chain of functions, each of
 which takes what the one before made of the list; a problem is five inputs with what an unknown chain makes of
-them. A program that explains all five is worth 1, any other 0.
+them. A program that explains all five is worth 1, any other 0. What the policy sees are properties of inputs
+and outputs that hold for all examples or for none (Odena and Sutton, Learning to Represent Programs with
+Property Signatures, 2020).
 """
 
 from __future__ import annotations
@@ -11,7 +13,6 @@ import hashlib
 import itertools
 from collections.abc import Callable
 from functools import cache
-from math import copysign, log1p
 
 import numpy as np
 
@@ -27,7 +28,7 @@ NUMBERS = (-9, 9)
 """Of input lists, least and greatest."""
 LARGEST = 999
 """Results beyond make a program worthless, as does taking an element of an empty list."""
-CHAINS = (2, 3, 4)
+CHAINS = (2, 3)
 """Functions of the programs behind problems."""
 _SHORT = 2
 """Chains up to which no problem is explained by a shorter one than its own."""
@@ -70,7 +71,7 @@ class ListPrograms:
     longest = max(CHAINS) + 1
 
     def legal(self, prefix: Program) -> np.ndarray:
-        """A chain of up to four functions, then the end."""
+        """A chain of functions as long as the longest behind a problem, then the end."""
         legal = np.zeros(len(TOKENS), dtype=bool)
         if END in prefix:
             return legal
@@ -164,16 +165,72 @@ def _explained_shorter(examples: list[tuple[list[int], Value]], length: int) -> 
 
 
 def _features(key: str) -> np.ndarray:
-    """Numbers on a logarithmic scale and their parity, lengths, and whether the output is a list."""
-    rows = []
-    for given, wanted in examples_of(key):
-        listed = wanted if isinstance(wanted, list) else [wanted]
-        rows += [*_numbers(given), *_numbers(listed), float(isinstance(wanted, list))]
-    return np.array(rows, dtype=np.float32)
+    """For each property: 1 where it holds for all examples, -1 where for none, else 0; and how large outputs
+    are."""
+    pairs = [(x, y if isinstance(y, list) else [y]) for x, y in examples_of(key)]
+    held = [np.mean([bool(holds(x, y)) for x, y in pairs]) for holds in _PROPERTIES]
+    number = float(all(isinstance(y, int) for _, y in examples_of(key)))
+    largest = max(abs(v) for _, y in pairs for v in y)
+    signature = [1.0 if share == 1.0 else -1.0 if share == 0.0 else 0.0 for share in held]
+    return np.array([*signature, number, np.log1p(largest) / np.log1p(LARGEST)], dtype=np.float32)
 
 
-def _numbers(values: list[int]) -> list[float]:
-    most = LENGTHS[1]
-    padded = [*values[:most], *[0] * (most - len(values))]
-    scaled = [copysign(log1p(abs(v)) / log1p(LARGEST), v) for v in padded]
-    return [*scaled, *[float(v % 2) for v in padded], len(values) / most]
+_MAPS: tuple[Callable[[int], int], ...] = (
+    lambda v: v,
+    lambda v: -v,
+    lambda v: v + 1,
+    lambda v: 1 - v,
+    lambda v: 2 * v,
+    lambda v: -2 * v,
+    lambda v: 2 * v + 1,
+    lambda v: 2 * v + 2,
+    lambda v: v * v,
+    lambda v: v * v + 1,
+    lambda v: 4 * v,
+    lambda v: v + 2,
+)
+_LISTS: tuple[Callable[[list[int]], list[int]], ...] = (
+    lambda x: x,
+    lambda x: list(itertools.accumulate(x)),
+    lambda x: [b - a for a, b in itertools.pairwise(x)],
+    lambda x: [v for v in x if v > 0],
+    lambda x: [v for v in x if v < 0],
+    lambda x: [v for v in x if v % 2 == 0],
+    lambda x: [v for v in x if v % 2],
+    lambda x: x[1:],
+    lambda x: x[:-1],
+)
+
+
+def _properties() -> tuple[Callable[[list[int], list[int]], bool], ...]:
+    """Of an input x and an output y as a list, which is never empty."""
+    simple: list[Callable[[list[int], list[int]], bool]] = [
+        lambda x, y: y == sorted(y),
+        lambda x, y: y == sorted(y, reverse=True),
+        lambda x, y: min(y) > 0,
+        lambda x, y: max(y) < 0,
+        lambda x, y: all(v % 2 == 0 for v in y),
+        lambda x, y: all(v % 2 for v in y),
+        lambda x, y: max(y) > max(x),
+        lambda x, y: max(map(abs, y)) > max(map(abs, x)),
+        lambda x, y: sum(y) > sum(x),
+        lambda x, y: max(map(abs, y)) > 81,
+    ]
+    # What one function of the language would have left to see: its values, its length, its ends, its sum.
+    for values in _LISTS:
+        simple += [
+            lambda x, y, f=values: len(y) == len(f(x)),
+            lambda x, y, f=values: sum(y) == sum(f(x)),
+            lambda x, y, f=values: sum(y) == -sum(f(x)),
+            lambda x, y, f=values: y[:1] == f(x)[:1],
+            lambda x, y, f=values: y[:1] == f(x)[-1:],
+            lambda x, y, f=values: y[-1:] == f(x)[-1:],
+            lambda x, y, f=values: y[0] == max(f(x), default=None),
+            lambda x, y, f=values: y[0] == min(f(x), default=None),
+            lambda x, y, f=values: y[0] == len(f(x)),
+        ]
+        simple += [lambda x, y, f=values, g=one: {g(v) for v in f(x)} >= set(y) for one in _MAPS]
+    return tuple(simple)
+
+
+_PROPERTIES = _properties()

@@ -12,7 +12,7 @@ from grasp_control.mapo.config import MAPOConfig
 from grasp_control.mapo.exploration import Explored
 from grasp_control.mapo.memory import ProgramMemory
 from grasp_control.mapo.policy import Allowed, ProgramPolicy
-from grasp_sim.programs import Executor, Problem, Program, ProgramTask
+from grasp_sim.programs import Executor, Problem, Program
 
 Scored = list[tuple[Program, float]]
 """Programs and their rewards."""
@@ -30,7 +30,7 @@ class Found(NamedTuple):
     drawn: Scored
     """Drawn from the policy; where a memory takes part, outside of it."""
     tried: list[Program]
-    """Executed for the first time."""
+    """Tried for the first time."""
 
 
 class Sampler:
@@ -38,21 +38,26 @@ class Sampler:
 
     def __init__(
         self,
-        task: ProgramTask,
         problems: Sequence[Problem],
         policy: ProgramPolicy,
         config: MAPOConfig,
-        seed: int,
+        execute: Executor,
+        generator: torch.Generator,
     ) -> None:
         """`problems` are all of them, by number; the sampler owns those that it is asked about."""
         self._problems, self._policy, self._config = problems, policy, config
         self._grammar = policy.grammar
-        self.execute = Executor(task, config.check_share, np.random.default_rng([seed, 1]))
-        self._generator = torch.Generator().manual_seed(seed)
+        self._execute, self._generator = execute, generator
+        self._tried: set[tuple[int, Program]] = set()
         expected = 1000 * len(problems)
         self._explored = Explored(self._grammar, expected, config.false_positives)
         self.memory = ProgramMemory(config.memory)
         self._features = torch.from_numpy(np.stack([problem.features for problem in problems]))
+
+    @property
+    def tried(self) -> int:
+        """Pairs of problem and program that were tried, executed or known before."""
+        return len(self._tried)
 
     def sample(self, numbers: Sequence[int]) -> list[Found]:
         """Explore and draw for problems of these numbers, each once."""
@@ -72,7 +77,7 @@ class Sampler:
         """Take over problems on which these programs were tried before, by another sampler."""
         for number, programs in tried.items():
             for program in programs:
-                self._remember(number, program)
+                self._note(number, program, self._execute(self._problems[number].key, program))
 
     def _explore(self, numbers: list[int], tried: dict[int, list[Program]]) -> None:
         allowed: list[Allowed] | None = None
@@ -107,15 +112,13 @@ class Sampler:
     def _try(
         self, number: int, program: Program, tried: dict[int, list[Program]], *, remember: bool = True
     ) -> float:
-        before = self.execute.executed
-        reward = self.execute(self._problems[number].key, program)
-        if self.execute.executed > before:
+        reward = self._execute(self._problems[number].key, program)
+        if (number, program) not in self._tried:
             tried[number].append(program)
-        self._remember(number, program, reward if remember else 0.0)
+        self._note(number, program, reward if remember else 0.0)
         return reward
 
-    def _remember(self, number: int, program: Program, reward: float | None = None) -> None:
+    def _note(self, number: int, program: Program, reward: float) -> None:
+        self._tried.add((number, program))
         self._explored.close(number, program)
-        if reward is None:
-            reward = self.execute(self._problems[number].key, program)
         self.memory.add(self._problems[number].key, program, reward)

@@ -17,7 +17,9 @@ def make(tiny, seed: int = 0, **settings):
     config = MAPOConfig(problems=4, hidden=16, **settings)
     problems = task.problems("train", 4)
     learner = Learner(task, 5, config, torch.Generator().manual_seed(seed))
-    return task, problems, learner, Sampler(task, problems, learner.policy, config, seed)
+    execute = Executor(task, config.check_share, np.random.default_rng(seed))
+    generator = torch.Generator().manual_seed(seed)
+    return task, problems, learner, Sampler(problems, learner.policy, config, execute, generator)
 
 
 def test_a_sampler_tries_everything_once_and_remembers_what_is_worth_something(tiny):
@@ -35,7 +37,7 @@ def test_a_sampler_tries_everything_once_and_remembers_what_is_worth_something(t
         assert sorted(tried[number]) == sorted(task.programs)
         worth = {p: task.execute(problem.key, p) for p in task.programs}
         assert sampler.memory.of(problem.key) == {p: r for p, r in worth.items() if r > 0}
-    assert sampler.execute.executed == 4 * len(task.programs)
+    assert sampler.tried == 4 * len(task.programs)
 
 
 def test_a_sampler_that_takes_over_knows_what_was_tried(tiny):
@@ -88,8 +90,7 @@ def test_the_same_seed_learns_the_same(tiny):
 def test_with_nothing_found_nothing_is_learned(tiny):
     _, problems, learner, sampler = make(tiny, method="hard-em")
     before = [parameter.clone() for parameter in learner.policy.parameters()]
-    sampler.execute = lambda key, program: 0.0  # type: ignore[assignment]
-    sampler.execute.executed = 0  # type: ignore[attr-defined]
+    sampler._execute = lambda key, program: 0.0
     learner.update(sampler.sample(range(4)), problems)
     assert all(torch.equal(a, b) for a, b in zip(before, learner.policy.parameters(), strict=True))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import itertools
 import time
@@ -20,6 +21,7 @@ from grasp_control.bench.measure import beside, show_rows, write_rows
 from grasp_control.bench.settings import require_beginning
 from grasp_control.mapo.config import MAPOConfig
 from grasp_control.mapo.learner import Learner, greedy_success
+from grasp_control.mapo.pool import OneSampler, SamplerPool
 from grasp_control.mapo.sampler import Sampler
 from grasp_control.markdown import markdown
 from grasp_sim.cli import require_at_least, require_at_most, require_choice, run_command
@@ -78,6 +80,8 @@ class MAPOBenchConfig:
     """Training problems."""
     held_out: int = 200
     """Held-out problems."""
+    processes: int = 0
+    """Processes that execute programs beside the learner; 0: none, exactly repeatable."""
     out: str = "docs/benchmarks/mapo"
     """Beginning of the names of the files written."""
 
@@ -91,8 +95,11 @@ class MAPOBenchConfig:
         if not self.seeds or min(self.seeds) < 0:
             raise ValueError(f"seeds={self.seeds}: name at least one, none negative.")
         counts = ("programs", "evaluations", "problems", "held_out")
-        require_at_least(self, dict.fromkeys(counts, 1))
-        require_at_most(self, {"programs": 10**9, "problems": 10**6, "held_out": 10**6, "evaluations": 10**4})
+        require_at_least(self, dict.fromkeys(counts, 1) | {"processes": 0})
+        require_at_most(
+            self,
+            {"programs": 10**9, "problems": 10**6, "held_out": 10**6, "evaluations": 10**4, "processes": 64},
+        )
         require_beginning(self.out)
 
 
@@ -139,32 +146,45 @@ def run_cell(
         torch.Generator().manual_seed(int(s)) for s in np.random.SeedSequence(seed).generate_state(2)
     )
     learner = Learner(task, len(training[0].features), settings, made)
-    sampler = Sampler(training, learner.policy, settings, execute, drawn)
     rng = np.random.default_rng(seed)
     began, rows = time.monotonic(), []
-    # Where everything was tried there is nothing more to spend; four times the updates are enough then.
-    most = 4 * config.programs // (settings.problems * (settings.explored + settings.drawn)) + 1
-    due = [config.programs * (number + 1) // config.evaluations for number in range(config.evaluations)]
-    for update in range(most):
-        numbers = rng.choice(len(training), min(settings.problems, len(training)), replace=False).tolist()
-        learner.update(sampler.sample(numbers), training)
-        if sampler.tried >= due[0] or update == most - 1:
-            solved = np.mean([sampler.memory.best(problem.key) > 0 for problem in training])
-            rows.append(
-                {
-                    "task": task_name,
-                    "variant": variant,
-                    "seed": seed,
-                    "programs": due.pop(0),
-                    "success": round(greedy_success(learner.policy, held_out, execute), 4),
-                    "held_out": len(held_out),
-                    "solved": round(float(solved), 4),
-                    "updates": update + 1,
-                    "wall_s": round(time.monotonic() - began, 1),
-                }
-            )
-            if not due:
-                break
+    with contextlib.ExitStack() as stack:
+        samplers: OneSampler | SamplerPool
+        if config.processes:
+            kind = TASKS[task_name]
+            samplers = stack.enter_context(SamplerPool(kind, training, settings, config.processes, seed))
+        else:
+            sampler = Sampler(training, learner.policy, settings, execute, drawn)
+            samplers = OneSampler(sampler, len(training))
+        tried, solved = 0, set[int]()
+        # Where everything was tried there is nothing left to spend: four times the updates are enough then.
+        most = 4 * config.programs // (settings.problems * (settings.explored + settings.drawn)) + 1
+        due = [config.programs * (number + 1) // config.evaluations for number in range(config.evaluations)]
+        for update in range(most):
+            for idle in samplers.idle():
+                owned = samplers.owned(idle)
+                numbers = rng.choice(owned, min(settings.problems, len(owned)), replace=False).tolist()
+                samplers.request(idle, numbers, learner.policy.state_dict())
+            found = samplers.collect()
+            learner.update(found, training)
+            tried += sum(len(one.tried) for one in found)
+            solved |= {one.problem for one in found if one.memory or any(reward for _, reward in one.drawn)}
+            if tried >= due[0] or update == most - 1:
+                rows.append(
+                    {
+                        "task": task_name,
+                        "variant": variant,
+                        "seed": seed,
+                        "programs": due.pop(0),
+                        "success": round(greedy_success(learner.policy, held_out, execute), 4),
+                        "held_out": len(held_out),
+                        "solved": round(len(solved) / len(training), 4),
+                        "updates": update + 1,
+                        "wall_s": round(time.monotonic() - began, 1),
+                    }
+                )
+                if not due:
+                    break
     return rows
 
 

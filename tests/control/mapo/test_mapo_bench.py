@@ -34,6 +34,13 @@ def test_cells_are_kept_and_the_missing_ones_are_run(tmp_path, capsys):
     assert "| lists | hard-em | 1 |" in (tmp_path / "mapo.md").read_text()
 
 
+def test_processes_fill_the_same_table(tmp_path):
+    small = {"programs": 300, "evaluations": 1, "problems": 20, "held_out": 5, "out": str(tmp_path / "mapo")}
+    run_grid(MAPOBenchConfig(variants=["mapo"], seeds=[0], processes=1, **small))
+    (row,) = rows(tmp_path / "mapo")
+    assert row["programs"] == "300"
+
+
 def test_every_variant_tries_as_many_programs_an_update():
     for changes in VARIANTS.values():
         settings = MAPOConfig(**changes)

@@ -57,6 +57,10 @@ class Heard:
             self._measured.refuse("zeros", "all joint positions are exactly 0")
             return
         if not self._measured.timely(stamp_age, now, self._config.measured_max_age):
+            if self._measured.fault is not None and self._measured.fault.key == "measured_back":
+                # Two publish joints, one of them with stamps ahead, and only one is heard: whether it is the
+                # arm that rests is not known, and the command must not jump to where another one does.
+                self._anchor, self._rests_since = np.full(ur5e.DOF, inf), now
             return
         self.joints = joints
         speeds = joint_vector(velocities) if velocities is not None else None

@@ -116,6 +116,22 @@ def test_a_start_needs_six_finite_joints(joints, velocities):
     assert keys(verdict) == {"measured_invalid"}
 
 
+def test_where_only_one_of_two_publishers_is_heard_the_command_never_jumps_to_what_it_says():
+    """One with stamps ahead of the other's is the only one that is taken; which of them is the arm's?"""
+    rig = Rig().start()
+    rig.follows = False
+    elsewhere = ur5e.HOME + np.array([0.35, 0.0, 0.0, 0.0, 0.0, 0.0])
+    for _ in range(400):
+        rig.filter.measured(elsewhere, ZERO, stamp_age=-0.009, now=rig.now)
+        verdict = rig.cycle(age=0.001)
+        assert np.array_equal(verdict.positions, ur5e.HOME)
+    assert verdict.status is Status.HOLD
+    assert keys(verdict) == {"arm_elsewhere"}
+    assert rig.filter.refused["measured_back"] == 400
+    rig.cycles(1.0)
+    assert rig.filter.epoch == 2  # it starts anew from where the arm is, once the other one is silent
+
+
 def test_velocities_that_are_not_a_number_are_no_obstacle():
     rig = Rig()
     for _ in range(10):

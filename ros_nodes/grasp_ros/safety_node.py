@@ -34,10 +34,12 @@ from grasp_ros import names, ur_status
 from grasp_ros.command_record import CommandRecord
 from grasp_ros.convert import NS
 from grasp_ros.diagnostics import Diagnostics, Level, status_message
+from grasp_ros.npz import unwritable
 from grasp_ros.process import run_node
 from grasp_ros.qos import LATCHED, NEWEST, RELIABLE
 from grasp_ros.spin import MAX_PRIORITY, spin, take_priority
 from grasp_sim.cli import require_choice
+from grasp_sim.errors import UserError
 from grasp_sim.ur5e import DOF, JOINT_NAMES
 
 HELP = """Keep every command to the arm within its limits, and hold the arm still where there is any doubt.
@@ -95,8 +97,8 @@ class SafetyNodeConfig:
                 f"trajectory_rate={self.trajectory_rate} must be from 1 to"
                 f" limits.rate_hz={self.limits.rate_hz}."
             )
-        if self.record and not Path(self.record).resolve().parent.is_dir():
-            raise ValueError(f"record={self.record}: there is no folder for it.")
+        if self.record and (why := unwritable(Path(self.record))):
+            raise ValueError(f"record={self.record}: {why}.")
         if not 0 <= self.realtime_priority <= MAX_PRIORITY:
             raise ValueError(f"realtime_priority={self.realtime_priority} must be from 0 to {MAX_PRIORITY}.")
 
@@ -276,7 +278,14 @@ def run(node: Node, config: SafetyNodeConfig) -> None:
         spin(node)
     finally:
         if safety.record is not None:
-            safety.record.save(Path(config.record))
+            _save(safety.record, config.record)
+
+
+def _save(record: CommandRecord, path: str) -> None:
+    try:
+        record.save(Path(path))
+    except OSError as error:  # such as a full disk
+        raise UserError(f"record={path} cannot be written: {error.strerror}") from error
 
 
 def main() -> int:

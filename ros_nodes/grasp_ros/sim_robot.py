@@ -22,6 +22,7 @@ from std_msgs.msg import Float64MultiArray
 from std_srvs.srv import Trigger
 from trajectory_msgs.msg import JointTrajectory
 
+from grasp_ros.npz import unwritable
 from grasp_ros.process import goes_on, run_node
 from grasp_ros.sim_record import SimRecord
 from grasp_ros.sim_topics import SimTopics
@@ -86,8 +87,8 @@ class SimRobotConfig:
             raise ValueError(f"seed={self.seed} must be from 0 to {2**31 - 1}.")
         if not 0.0 < self.speed_slider <= 100.0:
             raise ValueError(f"speed_slider={self.speed_slider} must be above 0 and at most 100 percent.")
-        if self.record and not Path(self.record).resolve().parent.is_dir():
-            raise ValueError(f"record={self.record}: there is no folder for it.")
+        if self.record and (why := unwritable(Path(self.record))):
+            raise ValueError(f"record={self.record}: {why}.")
 
 
 class SimRobot:

@@ -141,3 +141,22 @@ def test_where_two_command_the_arm_neither_does(driver):
     node.destroy_publisher(other)
     driver.until(driver.moves, "it does not start anew")
     assert np.abs(driver.commands[-1] - joints).max() < 0.01
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_a_record_that_cannot_be_written_is_one_line(node_process, tmp_path, gone):
+    folder = tmp_path / "records"
+    folder.mkdir()
+    record = folder / "record.npz" if gone else folder
+    process = node_process("grasp_ros.safety_node", "-p", f"record:={record}", "-p", "output:=velocity")
+    if gone:
+        time.sleep(0.1)
+        end = time.monotonic() + 60.0
+        while "no joint states" not in process.said() and time.monotonic() < end:
+            time.sleep(0.1)
+        folder.rmdir()
+        process.terminate()
+    assert process.wait(60) == 1
+    (line,) = [line for line in process.said().splitlines() if line.startswith("safety: ")]
+    assert ("cannot be written" if gone else "it is a folder") in line
+    assert "Traceback" not in process.said()

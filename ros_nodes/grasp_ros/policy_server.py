@@ -56,6 +56,8 @@ WATCH_S = 0.01
 """s between two looks at what came in."""
 PATIENCE_S = 0.05
 """s that a policy step waits for the servo's word; the arm rests meanwhile."""
+LOG_S = 1.0
+"""s between two lines in the log of messages that cannot be read, however many come."""
 SHADOW = "/shadow"
 """Put before the topic of the actions in shadow mode."""
 
@@ -219,13 +221,13 @@ class PolicyServer(LifecycleNode):
         try:
             self._assembler.object_size(np.asarray(self._read.size(message)))
         except DemoError as error:
-            self.get_logger().error(f"/object_size: {error}")
+            self.get_logger().error(f"/object_size: {error}", throttle_duration_sec=LOG_S)
 
     def _on_executed(self, message: JointTrajectory) -> None:
         try:
             self._executed = (stamp_of(message, 0), np.asarray(self._read.action(message), np.float32))
         except DemoError as error:
-            self.get_logger().error(f"/executed_action: {error}")
+            self.get_logger().error(f"/executed_action: {error}", throttle_duration_sec=LOG_S)
 
     def _on_safety(self, message: DiagnosticStatus) -> None:
         values = {pair.key: pair.value for pair in message.values}

@@ -113,3 +113,21 @@ def test_in_shadow_mode_the_servos_topic_has_no_publisher(serve):
     count = watcher.node.count_publishers
     stack.wait_for(lambda: watcher.spin() or count("/shadow/requested_action"), "no shadow", 30.0)
     assert count("/requested_action") == 0
+
+
+def test_what_cannot_be_read_is_logged_once_a_second(serve):
+    """However much comes of it: logs fill a disk."""
+    stack, watcher = serve(bundle=str(BUNDLE), autostart=True)
+    actions = watcher.node.create_publisher(JointTrajectory, "/executed_action", RELIABLE)
+    log = stack.log("policy_server")
+
+    def named() -> bool:
+        actions.publish(JointTrajectory(joint_names=["elbow_joint"]))
+        watcher.spin(0.005)
+        return "it holds no action" in log.read_text()
+
+    stack.wait_for(named, "it does not say so", 30.0)
+    began = time.monotonic()
+    while time.monotonic() - began < 2.0:
+        named()
+    assert log.read_text().count("it holds no action") <= 4

@@ -121,7 +121,11 @@ class GripperBridge:
         early = self._state_at is not None and now - self._state_at < 0.9 / self._config.state_rate
         if early or (self._state_at is not None and not self._newest.holds(self._config.finger_joint)):
             return
-        message = self._newest.take()
+        try:
+            message = self._newest.take()
+        except DemoError as error:
+            self._state_fault = f"cannot be read: {error}"
+            return
         if message is not None:
             self._on_states(message, now)
 
@@ -234,10 +238,10 @@ class GripperBridge:
             return ""
         if self._state_at is None and now - self._started < config.state_age:
             return ""
-        if self._heard is None:
-            return f"no message on {config.joint_states} yet; is the robot's driver running?"
         if self._state_fault:
             return f"{config.finger_joint} on {config.joint_states} {self._state_fault}"
+        if self._heard is None:
+            return f"no message on {config.joint_states} yet; is the robot's driver running?"
         if self._state_at is None:
             return (
                 f"{config.finger_joint} is not on {config.joint_states}, which has"

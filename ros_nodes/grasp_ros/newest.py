@@ -14,6 +14,8 @@ from rclpy.node import Node
 from rclpy.qos import QoSProfile
 from rclpy.serialization import deserialize_message
 
+from grasp_demos.episode import DemoError
+
 
 class Newest:
     """Subscribes to a topic. One thread."""
@@ -56,6 +58,9 @@ class Newest:
         return self._content is not None and text.encode() in self._content
 
     def take(self) -> Any | None:
-        """The newest message, or None where it was taken before."""
+        """The newest message, or None where it was taken before; DemoError for bytes that are no message."""
         content, self._content = self._content, None
-        return None if content is None else deserialize_message(content, self._kind)
+        try:
+            return None if content is None else deserialize_message(content, self._kind)
+        except RuntimeError as error:  # of the middleware, which says no more than the type
+            raise DemoError("its bytes cannot be decoded: does its sender have the same type?") from error

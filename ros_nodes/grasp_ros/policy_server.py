@@ -206,10 +206,10 @@ class PolicyServer(LifecycleNode):
     def _look(self) -> tuple[int, float]:
         """Take in the newest of every source; returns this moment: ns of the node's clock, monotonic s."""
         for source, newest, read, take in self._sources:
-            message = newest.take()
-            if message is None:
-                continue
             try:
+                message = newest.take()
+                if message is None:
+                    continue
                 values = read(message)
                 if values is not None:
                     take(values, stamp=stamp_of(message, 0), received=newest.received)

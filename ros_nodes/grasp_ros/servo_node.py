@@ -116,19 +116,19 @@ class ServoNode:
     def _on_alive(self, message: Empty) -> None:
         self._alive_at = time.monotonic()
 
-    def _look(self) -> None:
-        """Read the newest joint state, unless it was read before or cannot be."""
-        message = self._newest.take()
-        if message is None:
-            return
+    def _look(self) -> bool:
+        """Read the newest joint state, unless it was read before or cannot be; whether it was read now."""
         try:
-            values = self._read.joints(message)
+            message = self._newest.take()
+            values = None if message is None else self._read.joints(message)
         except DemoError as error:
             self._unreadable = f"/joint_states: {error}"
-            return
-        if values is not None:
-            self._unreadable = ""
-            self._joints = np.asarray(values)[:DOF]
+            return False
+        if values is None:
+            return False
+        self._unreadable = ""
+        self._joints = np.asarray(values)[:DOF]
+        return True
 
     def _publish_setpoint(self) -> None:
         """With each joint state of the driver; from the measured joints when the safety filter began anew."""

@@ -11,8 +11,11 @@ import pytest
 
 pytest.importorskip("rclpy")
 
+from geometry_msgs.msg import PoseStamped
 from lifecycle_msgs.msg import Transition
 from lifecycle_msgs.srv import ChangeState, GetState
+from rclpy.serialization import serialize_message
+from sensor_msgs.msg import JointState
 from trajectory_msgs.msg import JointTrajectory
 
 from grasp_ros.demo import BUNDLE
@@ -113,6 +116,22 @@ def test_in_shadow_mode_the_servos_topic_has_no_publisher(serve):
     count = watcher.node.count_publishers
     stack.wait_for(lambda: watcher.spin() or count("/shadow/requested_action"), "no shadow", 30.0)
     assert count("/requested_action") == 0
+
+
+def test_bytes_that_are_no_message_do_not_end_it(serve):
+    stack, watcher = serve(bundle=str(BUNDLE), autostart=True, shadow=True)
+    pose = watcher.node.create_publisher(PoseStamped, "/object_pose", RELIABLE)
+    gripper = watcher.node.create_publisher(JointState, "/gripper/joint_states", RELIABLE)
+
+    def refused() -> bool:
+        pose.publish(serialize_message(PoseStamped())[:30])
+        gripper.publish(serialize_message(JointState(name=["gripper_opening"]))[:30])
+        watcher.spin()
+        return any(s.message.count("cannot be decoded") == 2 for s in watcher.diagnostics)
+
+    stack.wait_for(refused, "it does not say so", 30.0)
+    stack.check()
+    assert state(watcher) == "active"
 
 
 def test_what_cannot_be_read_is_logged_once_a_second(serve):

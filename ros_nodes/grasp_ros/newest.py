@@ -38,11 +38,11 @@ class Newest:
             qos: of the subscription.
             on_arrival: called after each message has come in.
             about: a name that a message must hold; others, as of another driver's joints on the same topic,
-                are taken for none.
+                are taken for none. A longer name that has it in it is another.
         """
         self.received = float("-inf")
         """s of the monotonic clock when the newest message came."""
-        self._kind, self._on_arrival, self._about = kind, on_arrival, about.encode()
+        self._kind, self._on_arrival, self._about = kind, on_arrival, _in_cdr(about) if about else b""
         self._content: bytes | None = None
         self.subscription = node.create_subscription(kind, topic, self._keep, qos, raw=True)
 
@@ -54,8 +54,8 @@ class Newest:
             self._on_arrival()
 
     def holds(self, text: str) -> bool:
-        """Whether the message that was not taken yet holds a text; names are plain bytes in CDR."""
-        return self._content is not None and text.encode() in self._content
+        """Whether the message that was not taken yet holds a text."""
+        return self._content is not None and _in_cdr(text) in self._content
 
     def take(self) -> Any | None:
         """The newest message, or None where it was taken before; DemoError for bytes that are no message."""
@@ -64,3 +64,10 @@ class Newest:
             return None if content is None else deserialize_message(content, self._kind)
         except RuntimeError as error:  # of the middleware, which says no more than the type
             raise DemoError("its bytes cannot be decoded: does its sender have the same type?") from error
+
+
+def _in_cdr(text: str) -> bytes:
+    """A string as it lies in a message: its length, itself and a zero. All of today's machines are little
+    endian; a message of another is taken for none."""
+    content = text.encode() + b"\0"
+    return len(content).to_bytes(4, "little") + content

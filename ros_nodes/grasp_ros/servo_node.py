@@ -132,11 +132,12 @@ class ServoNode:
 
     def _publish_setpoint(self) -> None:
         """With each joint state of the driver; from the measured joints when the safety filter began anew."""
-        if self._epoch != self._seeded:
-            self._look()
-            if self._joints is not None:
-                self._stream.reset(self._joints)
-                self._seeded = self._epoch
+        # From this very joint state or from the next: an older one is from before the filter began anew, and
+        # the arm would be led back to where it stood then.
+        if self._epoch != self._seeded and self._look():
+            assert self._joints is not None
+            self._stream.reset(self._joints)
+            self._seeded = self._epoch
         if not self._stream.ready:
             return
         now = self._newest.received

@@ -143,6 +143,31 @@ def test_where_two_command_the_arm_neither_does(driver):
     assert np.abs(driver.commands[-1] - joints).max() < 0.01
 
 
+def test_a_start_leads_from_the_joints_of_now_though_others_cannot_be_read(driver):
+    """The servo must not begin from where the arm stood before a person moved it."""
+    driver.until(
+        lambda: np.abs(driver.joints - ur5e.HOME).max() > 0.05, "it does not move", moving=True
+    )  # it has read where the arm was
+    driver.running.publish(Bool(data=False))
+    driver.until(lambda: not driver.moves(), "the arm does not stop")
+    moved = driver.joints + np.array([0.2, 0.0, 0.0, 0.0, 0.0, 0.0])
+    began, running = time.monotonic(), False
+    while time.monotonic() - began < 6.0:
+        driver.commands.clear()  # by hand: it does not follow
+        driver.joints = moved
+        driver.cycle()
+        for _ in range(3):  # between two joint states of the driver
+            broken = joint_message(ur5e.JOINT_NAMES, np.full(6, np.nan), np.zeros(6), driver.stamp())
+            driver.arm.publish(broken)
+            driver.watcher.spin(0.003)
+        if not running and time.monotonic() - began > 1.0:
+            driver.running.publish(Bool(data=True))
+            running = True
+        if driver.commands:
+            assert np.abs(driver.commands[-1] - driver.joints).max() < 0.01 or not running
+    assert driver.moves()
+
+
 @pytest.mark.parametrize("gone", [False, True])
 def test_a_record_that_cannot_be_written_is_one_line(node_process, tmp_path, gone):
     folder = tmp_path / "records"

@@ -22,6 +22,7 @@ from rclpy.node import Node
 from rclpy.task import Future
 
 from grasp_control.arm.runner import MAX_TIMEOUT, Outcome, Progress
+from grasp_ros.spin import steady_timer
 
 
 def _action_type() -> Any:
@@ -88,7 +89,7 @@ class GraspAction:
             goal_callback=self._on_goal,
             cancel_callback=self._on_cancel,
         )
-        self._timer = self._node.create_timer(TICK_S, self._wake)
+        self._timer = steady_timer(self._node, TICK_S, self._wake)
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._spin, name="grasp_action")
         self._thread.start()

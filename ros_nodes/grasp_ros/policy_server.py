@@ -39,7 +39,7 @@ from grasp_ros.grasp_action import offer_grasp_action
 from grasp_ros.newest import Newest
 from grasp_ros.process import run_node
 from grasp_ros.qos import LATCHED, NEWEST, RELIABLE
-from grasp_ros.spin import spin
+from grasp_ros.spin import spin, steady_timer
 from grasp_sim.contract import POLICY_RATE_HZ, ContractError
 from grasp_sim.env import HOLD
 from grasp_sim.ur5e import JOINT_NAMES
@@ -128,7 +128,7 @@ class PolicyServer(LifecycleNode):
         self.create_service(Trigger, "~/stop", self._on_stop)
         self._due = 0.0
         """s of the monotonic clock, when the next policy step is due."""
-        self._timer = self.create_timer(WATCH_S, self._watch)
+        self._timer = steady_timer(self, WATCH_S, self._watch)
 
     # ---- lifecycle
 

@@ -37,7 +37,7 @@ from grasp_ros.diagnostics import Diagnostics, Level, status_message
 from grasp_ros.npz import unwritable
 from grasp_ros.process import run_node
 from grasp_ros.qos import LATCHED, NEWEST, RELIABLE
-from grasp_ros.spin import MAX_PRIORITY, spin, take_priority
+from grasp_ros.spin import MAX_PRIORITY, spin, steady_timer, take_priority
 from grasp_sim.cli import require_choice
 from grasp_sim.errors import UserError
 from grasp_sim.ur5e import DOF, JOINT_NAMES
@@ -131,9 +131,9 @@ class SafetyNode:
         node.create_subscription(
             ur_status.SafetyModeMessage, ur_status.SAFETY_MODE, self._on_safety_mode, LATCHED
         )
-        node.create_timer(0.5 * SILENCE_S, self._watch)
-        node.create_timer(RIVALS_S, self._look_for_rivals)
-        self._stand_in = node.create_timer(self._period, self._brake_unseen)
+        steady_timer(node, 0.5 * SILENCE_S, self._watch)
+        steady_timer(node, RIVALS_S, self._look_for_rivals)
+        self._stand_in = steady_timer(node, self._period, self._brake_unseen)
         self._stand_in.cancel()  # a running timer of that rate would take as long as the filter
 
     def _on_joints(self, message: JointState) -> None:

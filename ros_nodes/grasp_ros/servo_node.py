@@ -29,7 +29,7 @@ from grasp_ros.diagnostics import Diagnostics, Level
 from grasp_ros.newest import Newest
 from grasp_ros.process import run_node
 from grasp_ros.qos import LATCHED, NEWEST, RELIABLE
-from grasp_ros.spin import MAX_PRIORITY, spin, take_priority
+from grasp_ros.spin import MAX_PRIORITY, spin, steady_timer, take_priority
 from grasp_sim.contract import POLICY_RATE_HZ, ContractError
 from grasp_sim.env import ACTION_SCALES
 from grasp_sim.servo import ServoStatus
@@ -99,7 +99,7 @@ class ServoNode:
         node.create_subscription(DiagnosticStatus, names.SAFETY_STATUS, self._on_status, LATCHED)
         node.create_subscription(DiagnosticStatus, names.GRASP_STATUS, self._on_grasp, LATCHED)
         node.create_subscription(Empty, names.GRASP_ALIVE, self._on_alive, NEWEST)
-        node.create_timer(0.02, self._watch)
+        steady_timer(node, 0.02, self._watch)
 
     def _on_status(self, message: DiagnosticStatus) -> None:
         values = {pair.key: pair.value for pair in message.values}

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import gc
 import os
+from collections.abc import Callable
 
+from rclpy.clock import Clock
+from rclpy.clock_type import ClockType
 from rclpy.experimental.events_executor import EventsExecutor
 from rclpy.node import Node
+from rclpy.timer import Timer
 
 from grasp_ros.process import goes_on
 
@@ -29,6 +33,12 @@ def spin(node: Node) -> None:
             executor.spin_once(timeout_sec=0.1)
     finally:
         executor.shutdown()
+
+
+def steady_timer(node: Node, period: float, call: Callable[[], None]) -> Timer:
+    """A timer of s that goes on when the computer's clock is set back or a simulated one stands; a node's
+    usual one waits until that clock has caught up, and with it whatever it watches over."""
+    return node.create_timer(period, call, clock=Clock(clock_type=ClockType.STEADY_TIME))
 
 
 def take_priority(node: Node, priority: int) -> None:

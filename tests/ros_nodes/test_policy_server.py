@@ -118,6 +118,24 @@ def test_in_shadow_mode_the_servos_topic_has_no_publisher(serve):
     assert count("/requested_action") == 0
 
 
+@pytest.mark.parametrize(
+    ("node", "says"),
+    [("policy_server", "no joints yet"), ("safety", "no joint states"), ("servo", "no joint")],
+)
+def test_a_clock_that_stands_does_not_keep_a_node_from_watching(tmp_path, node, says):
+    """As the computer's does not move on for an hour when it is set back by one."""
+    domain = 160 + os.getpid() % 40
+    parameters = {name: {"use_sim_time": True} for name in ("policy_server", "safety", "servo")}
+    parameters["policy_server"] |= {"bundle": str(BUNDLE), "autostart": True}
+    with Stack(tmp_path, domain, parameters, (node,)) as stack, Watcher(domain) as watcher:
+
+        def said() -> bool:
+            watcher.spin()
+            return any(says in status.message for status in watcher.diagnostics)
+
+        stack.wait_for(said, "it says nothing", 60.0)
+
+
 def test_bytes_that_are_no_message_do_not_end_it(serve):
     stack, watcher = serve(bundle=str(BUNDLE), autostart=True, shadow=True)
     pose = watcher.node.create_publisher(PoseStamped, "/object_pose", RELIABLE)

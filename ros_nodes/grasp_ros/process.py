@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import rclpy
+from rclpy.exceptions import NameValidationException, ParameterException
 from rclpy.node import Node
 from rclpy.signals import SignalHandlerOptions
 from rclpy.utilities import remove_ros_args
@@ -57,7 +58,7 @@ def run_node(
             run(node, declare(node, config_class))
     except KeyboardInterrupt:
         pass
-    except UserError as error:
+    except (UserError, NameValidationException, ParameterException) as error:  # rclpy's of what was given
         say(f"{name}: {' '.join(str(error).split())}")
         return EXIT_USER_ERROR
     finally:

@@ -230,6 +230,8 @@ def test_a_commander_that_publishes_without_guarantee_is_named(driver, peer, wai
         ("interface:=usb", "interface='usb': it must be one of topic, parallel_gripper_command"),
         ("pace.rate:=50.0", "rate=50.0: it must be in (0, 15] Hz."),
         ("units.stroke:=0.05", "limits.opening_max=0.085 is more than units.stroke=0.05."),
+        ("driver_topic:='two words'", "Invalid topic name: topic name must not contain"),
+        ("use_sim_time:=7", "Trying to set parameter 'use_sim_time' to '7' of type 'INTEGER'"),
         ("pace.rte:=5.0", "there is no parameter 'pace.rte'. Did you mean 'pace.rate'?"),
     ],
 )

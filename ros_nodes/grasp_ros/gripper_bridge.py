@@ -97,6 +97,7 @@ class GripperBridge:
         self._values: dict[str, float] = {}
         self._events: dict[str, tuple[float, str]] = {}  # what happened once: shown until, text
         self._state_fault = ""
+        self._rivals = 0
         self._diagnostics = Diagnostics(node, "gripper", "")
         self._driver = open_driver(
             node,
@@ -146,6 +147,9 @@ class GripperBridge:
         force = self._config.units.force(effort)
         estimate = self._force.estimate(opening, now)
         self._values = {"opening_m": opening, "force_N": estimate if force is None else force}
+        if self._rivals:
+            self._pacer.forget()  # whatever the gripper has now is of somebody else
+            return
         self._publisher.publish(gripper_message(opening, self._values["force_N"], message.header.stamp))
         self._send(now)
 
@@ -189,7 +193,7 @@ class GripperBridge:
 
     def _send(self, now: float) -> None:
         """Send what is due, while the driver shows that it lives and listens."""
-        if self._silent(now) or not self._driver.listens():
+        if self._rivals or self._silent(now) or not self._driver.listens():
             return
         command = self._pacer.due(now)
         if command is not None:
@@ -216,6 +220,7 @@ class GripperBridge:
 
     def _report(self) -> None:
         now = time.monotonic()
+        self._rivals = self._driver.rivals()
         self._events = {key: event for key, event in self._events.items() if event[0] > now}
         silence = self._silence(now)
         said = [silence] if silence else []
@@ -234,6 +239,11 @@ class GripperBridge:
     def _silence(self, now: float) -> str:
         """Why there is no state to publish, or ""."""
         config = self._config
+        if self._rivals > 0:
+            return (
+                f"{self._rivals + 1} nodes publish {self._driver.name}, and twice as many commands lock the"
+                " gripper's driver up; nothing is published or sent until the other one has ended"
+            )
         if not self._silent(now):
             return ""
         if self._state_at is None and now - self._started < config.state_age:

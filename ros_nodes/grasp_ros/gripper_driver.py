@@ -38,6 +38,10 @@ class GripperDriver(Protocol):
         """Whether somebody would get a command that is sent now."""
         ...
 
+    def rivals(self) -> int:
+        """How many others command it, as far as can be known."""
+        ...
+
     def send(self, position: float, force: float) -> None:
         """Move the finger joint to a position (rad) with at most this force (N)."""
         ...
@@ -47,11 +51,15 @@ class CommandTopic:
     """Commands as [finger joint (rad), force (N)] of a Float64MultiArray."""
 
     def __init__(self, node: Node, topic: str) -> None:
+        self._node = node
         self._publisher = node.create_publisher(Float64MultiArray, topic, RELIABLE)
         self.name = self._publisher.topic_name
 
     def listens(self) -> bool:
         return self._publisher.get_subscription_count() > 0
+
+    def rivals(self) -> int:
+        return self._node.count_publishers(self.name) - 1
 
     def send(self, position: float, force: float) -> None:
         self._publisher.publish(Float64MultiArray(data=[position, force]))
@@ -79,6 +87,9 @@ class CommandAction:
 
     def listens(self) -> bool:
         return self._client.server_is_ready()
+
+    def rivals(self) -> int:
+        return 0  # clients of an action cannot be told from each other
 
     def send(self, position: float, force: float) -> None:
         goal = self._type.Goal()

@@ -224,6 +224,23 @@ def test_a_commander_that_publishes_without_guarantee_is_named(driver, peer, wai
     wait_for(lambda: "2 nodes publish /gripper/command" in driver.diagnosis(), 20)
 
 
+def test_where_two_command_the_driver_neither_does(driver, wait_for):
+    """Each at its own pace they would lock it up."""
+    node = driver.peer.node
+    sent_when_asked(driver, wait_for, 0.0, 60.0)
+    other = node.create_publisher(Float64MultiArray, COMMANDS, 10)
+    wait_for(lambda: f"2 nodes publish {COMMANDS}" in driver.diagnosis(), 20, driver.diagnosis)
+    time.sleep(0.2)
+    states, commands = len(driver.states), len(driver.commands)
+    driver.command(0.085, 60.0)
+    time.sleep(0.5)
+    assert (len(driver.states), len(driver.commands)) == (states, commands)
+    node.destroy_publisher(other)
+    wait_for(lambda: len(driver.states) > states + 10, 20, driver.diagnosis)
+    # What it had before may be undone: it is sent again as soon as it is asked for.
+    assert sent_when_asked(driver, wait_for, 0.0, 60.0) == [pytest.approx(0.8), 60.0]
+
+
 @pytest.mark.parametrize(
     ("parameter", "said"),
     [

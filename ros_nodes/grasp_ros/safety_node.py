@@ -5,7 +5,9 @@ setpoint and what is known of the robot. Decisions are the filter's.
 
 Without joint states nothing is sent: a driver that stalls takes only the last of the commands that came
 meanwhile, which would be a jump; on the last command that it has, the arm stands. A velocity controller would
-go on for ever, so that it is told to brake.
+go on for ever, so that it is told to brake. When they are back, the arm may have been moved, and the driver
+may be another, which would jump to the last command: it gets none until the filter starts from where the
+arm is.
 """
 
 from __future__ import annotations
@@ -117,6 +119,9 @@ class SafetyNode:
         self._said: tuple[Status, int, tuple[str, ...]] | None = None
         self._unreadable: dict[str, str] = {}
         self._stamp = self._rivals = 0
+        self._joints = np.zeros(DOF)
+        self._gap_epoch = -1
+        """Of the filter, since joint states were missing last."""
         self.record = CommandRecord() if config.record else None
         self._diagnostics = Diagnostics(node, "safety", "ur5e")
         self._status = node.create_publisher(DiagnosticStatus, names.SAFETY_STATUS, LATCHED)
@@ -141,6 +146,7 @@ class SafetyNode:
         values = self._values("/joint_states", self._read.joints, message)
         if values is not None:
             self._filter.measured(values[:DOF], values[DOF:], stamp_age=self._age(message), now=now)
+            self._joints = values[:DOF]
             self._stamp = message.header.stamp.sec * NS + message.header.stamp.nanosec
         elif "/joint_states" in self._unreadable:
             self._filter.measured(np.full(DOF, np.nan), stamp_age=0.0, now=now)  # so that the reason says so
@@ -240,10 +246,10 @@ class SafetyNode:
         self._say(verdict, now)
 
     def _send(self, verdict: Verdict, now: float) -> None:
-        if verdict.positions is None or verdict.velocities is None:
+        chosen = verdict.velocities if self._config.output == "velocity" else verdict.positions
+        if chosen is None or self._leads_back(verdict):
             return
         if self._config.output != "trajectory":
-            chosen = verdict.positions if self._config.output == "position" else verdict.velocities
             command = chosen.tolist()
             self._driver.publish(Float64MultiArray(data=command))
             if self.record is not None:
@@ -252,8 +258,17 @@ class SafetyNode:
         elif now - self._sent_at >= 1.0 / self._config.trajectory_rate - 0.5 * self._period:
             self._sent_at = now
             ahead = Duration(nanosec=round(NS / self._config.trajectory_rate))
-            point = JointTrajectoryPoint(positions=verdict.positions.tolist(), time_from_start=ahead)
+            point = JointTrajectoryPoint(positions=chosen.tolist(), time_from_start=ahead)
             self._driver.publish(JointTrajectory(joint_names=self._names, points=[point]))
+
+    def _leads_back(self, verdict: Verdict) -> bool:
+        """Whether the arm was moved away from the last command while there were no joint states."""
+        if any(reason.key == "cycle_gap" for reason in verdict.reasons):
+            self._gap_epoch = verdict.epoch
+        if verdict.epoch != self._gap_epoch or verdict.positions is None or self._config.output == "velocity":
+            return False
+        away = float(np.abs(verdict.positions - self._joints).max())
+        return away > self._config.limits.following_max
 
     def _say(self, verdict: Verdict, now: float) -> None:
         """The status when it changes and as a heartbeat; each intervention on /diagnostics."""

@@ -168,6 +168,19 @@ def test_a_start_leads_from_the_joints_of_now_though_others_cannot_be_read(drive
     assert driver.moves()
 
 
+def test_an_arm_that_was_moved_while_its_driver_was_away_is_not_sent_back(driver):
+    """The new driver would jump to the last command of before."""
+    driver.until(lambda: np.abs(driver.joints - ur5e.HOME).max() > 0.05, "it does not move", moving=True)
+    for _ in range(round(1.5 * RATE)):
+        driver.cycle(stalled=True)
+    driver.commands.clear()
+    moved = driver.joints = driver.joints - np.array([0.5, 0.0, 0.0, 0.0, 0.0, 0.0])
+    driver.until(lambda: driver.commands, "nothing is sent any more")
+    np.testing.assert_allclose(driver.commands[0], moved, atol=1e-6)
+    driver.until(driver.moves, "it does not start anew")
+    np.testing.assert_allclose(driver.commands[-1], moved, atol=1e-6)
+
+
 @pytest.mark.parametrize("gone", [False, True])
 def test_a_record_that_cannot_be_written_is_one_line(node_process, tmp_path, gone):
     folder = tmp_path / "records"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from pathlib import Path
 
@@ -12,8 +13,9 @@ def write_npz(path: Path, **arrays: np.ndarray) -> None:
     """Write named arrays; a file of that name is replaced only by a complete one."""
     part = path.with_name(f".{path.name}.part")
     try:
-        with part.open("wb") as file:
-            np.savez(file, **arrays)
+        content = io.BytesIO()  # at once: a full disk would leave numpy's archive open, which complains later
+        np.savez(content, **arrays)
+        part.write_bytes(content.getbuffer())
         os.replace(part, path)
     except BaseException:
         part.unlink(missing_ok=True)  # half a file on a full disk is of no use

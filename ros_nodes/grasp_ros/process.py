@@ -53,18 +53,19 @@ def run_node(
     node: Node | None = None
     try:
         with _ending_in_order():
-            _start_ros(arguments)
-            node = node_class(name)
-            run(node, declare(node, config_class))
+            try:
+                _start_ros(arguments)
+                node = node_class(name)
+                run(node, declare(node, config_class))
+            finally:
+                if node is not None:
+                    node.destroy_node()
+                rclpy.try_shutdown()
     except KeyboardInterrupt:
         pass
     except (UserError, NameValidationException, ParameterException) as error:  # rclpy's of what was given
         say(f"{name}: {' '.join(str(error).split())}")
         return EXIT_USER_ERROR
-    finally:
-        if node is not None:
-            node.destroy_node()
-        rclpy.try_shutdown()
     return 0
 
 
@@ -93,8 +94,8 @@ def _ending_in_order() -> Iterator[None]:
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number, handler in before.items():  # nothing is left to be ended by yet another one
+            signal.signal(number, signal.SIG_IGN if _ending.is_set() else handler)
 
 
 def _start_ros(arguments: list[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import time
 from dataclasses import dataclass, field
 
 import pytest
@@ -188,11 +189,14 @@ def test_help_lists_the_parameters(program):
     assert "rate=2.0  (float)\n      Hz." in done.stdout
 
 
+@pytest.mark.parametrize("count", [1, 2, 3])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_it_quietly(number, program):
+def test_a_signal_ends_it_quietly(number, count, program):
     process = subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stdout.readline() == "running 2.0\n"
-    process.send_signal(number)
+    for _ in range(count):  # an impatient person
+        process.send_signal(number)
+        time.sleep(0.02)
     out, error = process.communicate(timeout=30)
     assert (process.returncode, out, error) == (0, "", "")

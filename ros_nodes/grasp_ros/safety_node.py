@@ -268,7 +268,7 @@ class SafetyNode:
         if verdict.epoch != self._gap_epoch or verdict.positions is None or self._config.output == "velocity":
             return False
         away = float(np.abs(verdict.positions - self._joints).max())
-        return away > self._config.limits.following_max
+        return away > self._filter.moved
 
     def _say(self, verdict: Verdict, now: float) -> None:
         """The status when it changes and as a heartbeat; each intervention on /diagnostics."""

@@ -127,6 +127,12 @@ class SafetyFilter:
         self._heard.robot(program_running, protective_stop, speed_scaling)
 
     @property
+    def moved(self) -> float:
+        """rad from the last command from which an arm was moved in a gap: a driver that began anew meanwhile
+        would go there in one cycle."""
+        return self.config.velocity_limit * self.config.period
+
+    @property
     def refused(self) -> dict[str, int]:
         """Messages not taken so far, by key of the reason."""
         return self._heard.refused
@@ -174,9 +180,16 @@ class SafetyFilter:
 
     def _go_on_from_rest(self, gap: float, now: float) -> Verdict:
         """After so many missed cycles the arm has stopped on the last command by itself. What follows begins
-        there, at rest, as another sequence of commands."""
+        there, at rest, as another sequence of commands; from where it is, if it was moved meanwhile. A
+        velocity controller went on with the last one, and is braked from it."""
+        output = self._output
         self._place(self._command)
+        self._output = output
+        self._follow_with_velocity(now, resting=True)
         self._ramp_from = now
+        away = np.abs(self._heard.joints - self._command)
+        if self._heard.sees(now) and away.max() > self.moved:
+            self._need_start(_following("arm_elsewhere", away, self.moved), max(self._start_at, now))
         text = f"{gap:.3f} s passed between two cycles; at most {self.config.cycle_gap_max:g} s is allowed"
         return self._verdict(Status.HOLD, (Reason("cycle_gap", text),))
 
@@ -251,7 +264,7 @@ class SafetyFilter:
         self.epoch += 1
         self._joints = joints.copy()
         self._velocities[:] = 0.0
-        self._output[:] = 0.0
+        self._output = np.zeros(ur5e.DOF)
         self._last_target = joints.copy()
         self._heard.forget_setpoint()
         # Margins are what proofs of a way are made of, not limits: where there is less room, less has to do.

@@ -139,6 +139,8 @@ def check(log: Log, arm: Arm) -> None:
     assert (positions <= ur5e.POSITION_MAX - margin + 1e-9).all()
     fastest = min(config.velocity_max, config.step_max * config.rate_hz)
     assert np.abs(velocities).max() <= fastest * (1 + 1e-9)
+    turns = np.diff(np.vstack([np.zeros((1, 6)), velocities]), axis=0) * config.rate_hz
+    assert np.abs(turns).max() <= config.acceleration_max * (1 + 1e-6), "acceleration of velocities"
     kept = clearances_of(arm, positions, config)
     epochs = np.array(log.epochs)
     assert (np.diff(epochs) >= 0).all()
@@ -153,8 +155,6 @@ def check(log: Log, arm: Arm) -> None:
         assert np.abs(speeds).max() <= fastest * (1 + 1e-6), "velocity"
         accelerations = np.diff(np.vstack([np.zeros((1, 6)), speeds]), axis=0) * rate
         assert np.abs(accelerations).max() <= config.acceleration_max * (1 + 1e-6), "acceleration"
-        turns = np.diff(np.vstack([np.zeros((1, 6)), velocities[begin:end]]), axis=0) * rate
-        assert np.abs(turns).max() <= config.acceleration_max * (1 + 1e-6)
         known = path[0].tobytes() in log.measured
         moves = bool(np.abs(path - path[0]).max() > 0.0)
         statuses = log.statuses[begin:end]
@@ -399,7 +399,7 @@ def test_no_limit_is_exceeded_in_20_000_hostile_cycles():
 def test_no_limit_is_exceeded_in_hostile_cycles():
     """HOSTILE_CYCLES=1000000 takes some minutes; do that where the filter was changed."""
     cycles = int(os.environ.get("HOSTILE_CYCLES", "200000"))
-    statuses, reasons, moved = run(seed=1, cycles=cycles)
+    statuses, reasons, moved = run(seed=7, cycles=cycles)
     assert moved > cycles // 10
     assert all(statuses[status] > 0 for status in Status)
     others = {"grip_command_invalid", "grip_command_limited", "rival_commander"}  # said by other parts

@@ -11,6 +11,10 @@ import time
 
 import pytest
 
+from grasp_sim.threads import same_linear_algebra_everywhere
+
+same_linear_algebra_everywhere()  # before anything imports NumPy; also what tests start as processes
+
 PROBE = "import mujoco; context = mujoco.GLContext(8, 8); context.make_current(); context.free()"
 
 

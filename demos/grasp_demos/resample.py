@@ -276,12 +276,21 @@ def _exact(times: np.ndarray, stamps: Stream | None, ticks: np.ndarray) -> np.nd
 def _actions(recorded: Recorded, ticks: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(T, A) float32 each: requested, executed, intended."""
 
-    def held(stream: Stream) -> np.ndarray:
-        return stream.values[np.maximum(latest(stream.stamps, ticks), 0)].astype(np.float32)
+    def held(stream: Stream, among: np.ndarray | slice = slice(None)) -> np.ndarray:
+        used = np.maximum(latest(stream.stamps[among], ticks), 0)
+        return stream.values[among][used].astype(np.float32)
 
-    requested = held(recorded.command)
+    command, pairs = recorded.command, slice(None)
+    if recorded.executed is not None:
+        # Where one of a pair was lost on the way, the last whole pair: another's execution is no answer.
+        whole = np.isin(command.stamps, recorded.executed.stamps)
+        pairs = whole if whole.any() else pairs
+    requested = held(command, pairs)
     possible = np.clip(requested, -1.0, 1.0)
-    executed = possible if recorded.executed is None else held(recorded.executed)
+    executed = possible
+    if recorded.executed is not None:
+        answers = np.isin(recorded.executed.stamps, command.stamps)
+        executed = held(recorded.executed, answers if answers.any() else slice(None))
     return requested, executed, possible if recorded.intended is None else held(recorded.intended)
 
 

@@ -9,11 +9,14 @@ import sys
 from types import FrameType
 from typing import Any
 
+from grasp_sim.threads import same_linear_algebra_everywhere
+
 _EXIT_INTERRUPTED = 130
 
 
 def start(program: str, target: str) -> Any:
     """Import `target`, written `module:function`, call the function, and return its exit code."""
+    same_linear_algebra_everywhere()
     module, function = target.split(":")
     before = signal.getsignal(signal.SIGINT)
     # Raised inside of an import, KeyboardInterrupt is at times taken for a missing module. Nothing is open

@@ -34,7 +34,7 @@ RECORDED = [
 
 
 def record(folder, task, mode, *, episodes=1, seed=3, **settings):
-    """Real recordings as grasp-record makes them: seed 3 of pybullet-slippery drops its object."""
+    """Real recordings as grasp-record makes them."""
     env = registry.make(task, control_mode=mode, **settings)
     rng = np.random.default_rng(0)
     rng.spawn(seed)
@@ -46,7 +46,8 @@ def record(folder, task, mode, *, episodes=1, seed=3, **settings):
 def recordings(tmp_path_factory):
     folder = tmp_path_factory.mktemp("recordings")
     for task, mode in RECORDED:
-        record(folder / f"{task}-{mode}", task, mode)
+        drops = (task, mode) == ("pybullet-slippery", "servo")  # its object, with this seed
+        record(folder / f"{task}-{mode}", task, mode, seed=36 if drops else 3)
     return folder
 
 

@@ -94,6 +94,17 @@ def test_a_command_is_held_until_the_next():
     np.testing.assert_allclose(episode.requested_actions[:, 0], np.array(expected) / 10, rtol=1e-6)
 
 
+def test_a_command_whose_execution_was_lost_is_not_answered_by_anothers():
+    whole = recorded()
+    executed = Stream("/executed_action", *whole.requested[1:])  # same stamps and values
+    lossy = recorded(executed=without(executed, 300, 360), requested=without(whole.requested, 500, 520))
+    (episode,), _ = run(lossy, begin=START, end=START + 900 * MS)
+    np.testing.assert_array_equal(episode.executed_actions, episode.requested_actions)
+    held = episode.requested_actions[:, 0] * 10000
+    assert held[6] == held[7] == pytest.approx(250)  # those of 300 and 350 ms are not whole
+    assert held[10] == pytest.approx(450)  # nor is that of 500 ms
+
+
 def test_recorded_ticks_and_times_are_taken_as_they_are():
     ticks = np.arange(0, 1000, 52)
     times = np.stack([ticks, ticks, ticks, ticks], 1) / 1000 + 1e-10

@@ -10,6 +10,9 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from threadpoolctl import threadpool_info
+
+from grasp_sim.threads import same_linear_algebra_everywhere
 
 PROJECT = Path(__file__).parents[2] / "pyproject.toml"
 
@@ -88,3 +91,19 @@ def test_every_script_leads_to_a_command_under_its_own_name(monkeypatch):
         assert program == name
         owner, function = command.split(":")
         assert callable(getattr(importlib.import_module(owner), function))
+
+
+def test_openblas_uses_the_same_routines_on_all_processors():
+    """Before NumPy is there; whoever has chosen others keeps them."""
+    environment = {}
+    same_linear_algebra_everywhere(environment)
+    flags = Path("/proc/cpuinfo").read_text()
+    assert environment == ({"OPENBLAS_CORETYPE": "Haswell"} if " avx2" in flags and " fma" in flags else {})
+    chosen = {"OPENBLAS_CORETYPE": "Zen"}
+    same_linear_algebra_everywhere(chosen)
+    assert chosen == {"OPENBLAS_CORETYPE": "Zen"}
+    import scipy.linalg  # noqa: F401 (loads its own OpenBLAS)
+
+    used = {d["architecture"] for d in threadpool_info() if d["internal_api"] == "openblas"}
+    if environment and os.environ["OPENBLAS_CORETYPE"] == "Haswell":
+        assert used == {"Haswell"}  # of NumPy and SciPy, in this very process

@@ -41,7 +41,7 @@ class SafetyConfig:
     """s since the joints were measured above which the arm brakes."""
     setpoint_max_age: float = 0.04
     """s since the setpoint was made above which the arm brakes."""
-    gripper_max_age: float = 0.04
+    gripper_max_age: float = 0.05
     """s since the gripper was measured above which the arm brakes; .inf: not monitored."""
     future_max: float = 0.01
     """s that a stamp may lie in the future before it is refused."""

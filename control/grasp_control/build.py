@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import gymnasium
 import numpy as np
@@ -13,6 +14,7 @@ import torch
 from grasp_control import progress
 from grasp_control.config import TrainConfig
 from grasp_control.empo2.agent import Agent
+from grasp_control.mapo.expert import ProgramExpert
 from grasp_control.memory.long_term import LongTermMemory
 from grasp_control.memory.seeding import seed_memory
 from grasp_control.memory.window import ShortTermMemory, newest_observations, window_width
@@ -55,6 +57,7 @@ def load_demonstrations(
             copies = [writer.add(episode) for episode in given[len(held) :]]
         print(f"{title}: the first {wanted} of {', '.join(config.demos.paths)} are used.", flush=True)
         return [*held, *copies]
+    expert = ProgramExpert(env.unwrapped, Path(config.seeds)) if config.seeds else None  # type: ignore[arg-type]
     with progress.bar(title, wanted, done=len(held)) as advance:
         return record_expert(
             env.unwrapped,  # type: ignore[arg-type]
@@ -65,7 +68,9 @@ def load_demonstrations(
             kind=config.demos.kind,
             rng=generator(config.seed, "demonstrations"),
             seed=episode_seeds(config.seed, "demonstrations", 1)[0],
+            note=f"programs of {config.seeds}" if config.seeds else "",
             progress=lambda held, _: advance(total=held),
+            expert=expert,
         )
 
 

@@ -94,6 +94,9 @@ class TrainConfig:
     """Fixes demonstrations, networks, training and evaluation episodes."""
     out: str = ""
     """The run's folder; empty means runs/<env>-<control_mode>-seed<seed>. An unfinished run is resumed."""
+    seeds: str = ""
+    """Folder of a run of grasp-programs, whose policy performs the demonstrations instead of the scripted
+    expert."""
     env_steps: int = 10_000
     """Environment steps of the whole run, distillation included."""
     context: int = 4
@@ -137,6 +140,11 @@ class TrainConfig:
         if not 1 <= self.context <= self.short_term_length:
             raise ValueError(
                 f"context={self.context} must lie between 1 and short_term_length={self.short_term_length}."
+            )
+        if self.seeds and (self.demos.paths or not self.demos.episodes):
+            raise ValueError(
+                f"seeds={self.seeds} performs demonstrations, and demos.paths={self.demos.paths} with"
+                f" demos.episodes={self.demos.episodes} ask for none: leave out seeds, or demos.paths."
             )
         training = self.env_steps - self.distill.env_steps
         if training < self.algo.warmup_steps:

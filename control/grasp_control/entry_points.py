@@ -33,3 +33,8 @@ def bench() -> int:
 def perform() -> int:
     """`grasp-perform`."""
     return start("grasp-perform", "grasp_control.perform:main")
+
+
+def programs() -> int:
+    """`grasp-programs`."""
+    return start("grasp-programs", "grasp_control.mapo.train:main")

@@ -53,6 +53,7 @@ Examples:
   grasp-train
   grasp-train seed=1 env.control_mode=osc out=runs/osc-1
   grasp-train demos.runs=[runs/tour] demos.episodes=0 out=runs/further
+  grasp-train env.name=pybullet-objects seeds=runs/programs demos.episodes=30
   grasp-train "demos.paths=[runs/mine,runs/other]" demos.episodes=30 out=runs/shown
   grasp-train algo.batch_size=2048 algo.warmup_steps=2048 out=runs/large
 """

@@ -129,6 +129,13 @@ class GraspEnv(gymnasium.Env):
             raise UserError(f"difficulty is {value!r}; it must be a grasp_sim.tasks.Difficulty")
         self._difficulty = value
 
+    @property
+    def start(self) -> Start:
+        """Of the present episode. Raises UserError before the first."""
+        if self._start is None:
+            raise UserError("no episode has begun: call reset() first")
+        return self._start
+
     def versions(self) -> dict[str, str]:
         """Versions that a recorded episode depends on."""
         return find_simulator(self.simulator).versions()

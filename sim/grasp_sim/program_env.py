@@ -20,13 +20,13 @@ import numpy as np
 
 from grasp_sim import gripper, ur5e
 from grasp_sim.contract import ActionScale, Command
-from grasp_sim.errors import UserError
+from grasp_sim.errors import UserError, find
 from grasp_sim.judging import Judge
 from grasp_sim.programs import Problem, Program, ProgramError
 from grasp_sim.scene import CONTROL_PERIOD, TABLE_CENTRE, Scene, Start
 from grasp_sim.servo import Servo, heading, joints_at, shorten
 from grasp_sim.simulators import find_simulator
-from grasp_sim.tasks import KINDS, Difficulty, Task
+from grasp_sim.tasks import KINDS, TASKS, Difficulty, Task
 from grasp_sim.threads import one_linear_algebra_thread
 
 SIDES = {
@@ -53,6 +53,8 @@ SETTLING = 0.2
 """s of rest between closing and lifting, where the program asks for it."""
 LIFTS = {"lift slowly": 0.08, "lift": 0.15, "lift fast": 0.25}
 """m/s, the last as fast as the servo's steps allow."""
+EMPTY = 0.004
+"""m between closed fingers below which they hold nothing; no object is as thin."""
 RISE = 0.065
 """m that the tool is lifted; the object must rise by `Task.lift`, 5 cm."""
 DESCENT = 0.25
@@ -70,7 +72,11 @@ OBJECTS = Task(
     spread=(0.08, 0.12),
     grip_force=60.0,
 )
-"""What objects are drawn from."""
+"""Objects that break at little more than the force that holds them."""
+OBJECT_TASKS = {OBJECTS.name: OBJECTS, **TASKS}
+"""Tasks whose objects programs may be written for."""
+UNBREAKABLE = 1000.0
+"""N, as which the policy sees the breaking force of an object that does not break."""
 
 _SLOTS: tuple[tuple[str, ...], ...] = (
     tuple(SIDES),
@@ -110,9 +116,15 @@ class GraspPrograms:
     tokens = TOKENS
     longest = len(_SLOTS)
 
-    def __init__(self, simulator: str = "pybullet") -> None:
-        self._scene: Scene = find_simulator(simulator).make_scene("servo", OBJECTS)
+    def __init__(self, objects: str = OBJECTS.name, simulator: str = "pybullet") -> None:
+        """`objects` names the task whose objects are to be lifted, one of `OBJECT_TASKS`."""
+        self.objects = find("task", objects, OBJECT_TASKS)
+        found = find_simulator(simulator)
+        self._scene: Scene = found.make_scene("servo", self.objects)
         self._kinematics = ur5e.Kinematics()
+        versions = ", ".join(f"{name} {version}" for name, version in sorted(found.versions().items()))
+        self.identity = f"grasp programs on {objects} in {simulator} ({versions})"
+        """What rewards depend on besides problem and program."""
         one_linear_algebra_thread()
 
     def close(self) -> None:
@@ -152,13 +164,23 @@ class GraspPrograms:
         """The tokens in words."""
         return ", ".join(TOKENS[token] for token in program if TOKENS[token] != "end")
 
+    def describe_problem(self, key: str) -> str:
+        """The object in words."""
+        task, start = problem_of(self.objects, key)
+        sides = " x ".join(f"{1000 * side:.0f}" for side in start.object.size)
+        fragile = np.isfinite(task.breaking_force)
+        breaks = f"breaks at {task.breaking_force:.0f} N" if fragile else "unbreakable"
+        about = f"{start.object.mass:.2f} kg, friction {start.object.friction:.2f}, {breaks}"
+        return f"{start.object.name} of {sides} mm, {about}"
+
     # ---- the problems
 
     def problems(self, split: str, count: int) -> list[Problem]:
         """Objects drawn from the split's own numbers."""
         if split not in ("train", "held-out"):
             raise UserError(f"split={split}: there are train and held-out")
-        return [Problem(key, _features(key)) for key in (f"{split}/{number}" for number in range(count))]
+        keys = [f"{split}/{number}" for number in range(count)]
+        return [Problem(key, features_of(*problem_of(self.objects, key))) for key in keys]
 
     # ---- execution
 
@@ -168,14 +190,8 @@ class GraspPrograms:
 
     def _perform(self, key: str, plan: Plan) -> Iterator[bool]:
         """Whether all is well, again and again; the last is whether the object is held up."""
-        task, start = problem_of(key)
-        up = np.array([0.0, 0.0, 1.0])
-        grasp = start.object_position + gripper.grasp_height(float(start.object.size[2])) * up
-        # Two equal fingers: half a turn is the same, and the wrist has to turn less.
-        yaw = _HEADING + (start.object_yaw + plan.yaw - _HEADING + np.pi / 2.0) % np.pi - np.pi / 2.0
-        cos, sin = np.cos(start.object_yaw), np.sin(start.object_yaw)
-        x, y = ASIDE * np.array([[cos, -sin], [sin, cos]]) @ plan.side
-        hover = grasp + np.array([x, y, plan.hover])
+        task, start = problem_of(self.objects, key)
+        grasp, hover, yaw = poses(start, plan)
         try:
             start = replace(start, joint_positions=joints_at(hover, yaw, _NEAR))
         except ValueError:  # out of reach
@@ -212,11 +228,14 @@ class GraspPrograms:
         for _ in range(_steps(plan.width, plan.closing) + 1):
             opening = max(opening - plan.closing * CONTROL_PERIOD, 0.0)
             yield move(None, 0.0, opening)
-            if opening < self._scene.opening() - _STOPPED:  # the object stops the fingers
+            if opening < self._scene.opening() - STOPPED:  # the object stops the fingers
                 break
+        if self._scene.opening() < EMPTY:  # nothing is between them, and lifting would take as long again
+            yield False
+            return
         for _ in range(2 + round(SETTLING / CONTROL_PERIOD) * plan.settles):
             yield move(None, 0.0, 0.0)
-        above = grasp + RISE * up
+        above = grasp + np.array([0.0, 0.0, RISE])
         for _ in range(_steps(RISE, plan.lift) + 1):
             yield move(above, plan.lift, 0.0)
         state, forces = judge.read()
@@ -225,8 +244,19 @@ class GraspPrograms:
 
 _NEAR = ur5e.HOME.copy()
 _HEADING = heading(ur5e.Kinematics().pose(_NEAR)[1])
-_STOPPED = 0.004
+STOPPED = 0.004
 """m that the fingers are behind their target when something holds them."""
+
+
+def poses(start: Start, plan: Plan) -> tuple[np.ndarray, np.ndarray, float]:
+    """Where the tool grasps and where it begins (3,) in m, and the yaw in rad at which its fingers close."""
+    height = gripper.grasp_height(float(start.object.size[2]))
+    grasp = start.object_position + np.array([0.0, 0.0, height])
+    # Two equal fingers: half a turn is the same, and the wrist has to turn less.
+    yaw = _HEADING + (start.object_yaw + plan.yaw - _HEADING + np.pi / 2.0) % np.pi - np.pi / 2.0
+    cos, sin = np.cos(start.object_yaw), np.sin(start.object_yaw)
+    x, y = ASIDE * np.array([[cos, -sin], [sin, cos]]) @ plan.side
+    return grasp, grasp + np.array([x, y, plan.hover]), float(yaw)
 
 
 def _steps(distance: float, speed: float) -> int:
@@ -234,12 +264,17 @@ def _steps(distance: float, speed: float) -> int:
 
 
 @cache
-def problem_of(key: str) -> tuple[Task, Start]:
-    """The task by whose rules the problem is judged, and its start; the arm's place is the program's."""
+def problem_of(objects: Task, key: str) -> tuple[Task, Start]:
+    """The task by whose rules the problem is judged, and its start; the arm's place is the program's.
+
+    Of `OBJECTS`, weight and breaking force are drawn about the force that holds each object.
+    """
     split, _, number = key.partition("/")
     digest = hashlib.sha256(f"grasps {split} {int(number)}".encode()).digest()
     rng = np.random.default_rng(int.from_bytes(digest[:8], "little"))
-    start = OBJECTS.sample(rng, Difficulty())
+    start = objects.sample(rng, Difficulty())
+    if objects is not OBJECTS:
+        return objects, start
     low, high = np.array(OBJECTS.mass) / start.object.mass * start.object.holding_force
     needed = float(np.exp(rng.uniform(*np.log([max(low, HOLDING[0]), min(high, HOLDING[1])]))))
     mass = start.object.mass * needed / start.object.holding_force
@@ -247,12 +282,13 @@ def problem_of(key: str) -> tuple[Task, Start]:
     return replace(OBJECTS, breaking_force=needed * float(rng.uniform(*BREAKING))), start
 
 
-def _features(key: str) -> np.ndarray:
-    """Kind, extents, weight, friction, from which force it breaks, where it lies and how it is turned."""
-    task, start = problem_of(key)
+def features_of(task: Task, start: Start) -> np.ndarray:
+    """(F,) float32: kind, extents, weight, friction, breaking force, where the object lies, how it is
+    turned."""
     kind = [float(start.object.name == name) for name in KINDS]
     size = np.array(start.object.size) / 0.05 - 1.0
-    own = [start.object.mass - 0.5, start.object.friction - 0.5, np.log(task.breaking_force / 100.0)]
+    breaking = np.log(min(task.breaking_force, UNBREAKABLE) / 100.0)
+    own = [start.object.mass - 0.5, start.object.friction - 0.5, breaking]
     place = (start.object_position[:2] - TABLE_CENTRE) / 0.1
     turned = [np.sin(start.object_yaw), np.cos(start.object_yaw)]
     return np.array([*kind, *size, *own, *place, *turned], dtype=np.float32)

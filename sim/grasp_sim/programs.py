@@ -106,17 +106,29 @@ def is_whole(task: ProgramTask, program: Program) -> bool:
     return not require_legal(task, program).any()
 
 
+class Rewards(Protocol):
+    """Where rewards are kept beyond a process, as in `grasp_sim.executions`."""
+
+    def get(self, key: str, program: Program) -> float | None: ...
+    def add(self, key: str, program: Program, reward: float) -> None: ...
+
+
 class Executor:
     """Executes programs once each and remembers what they were worth, by (problem, program)."""
 
     def __init__(
-        self, task: ProgramTask, check_share: float = 0.0, rng: np.random.Generator | None = None
+        self,
+        task: ProgramTask,
+        check_share: float = 0.0,
+        rng: np.random.Generator | None = None,
+        store: Rewards | None = None,
     ) -> None:
-        """`check_share` of the executions, drawn from `rng`, are made twice: a reward that differs is an
-        error, since a memory of programs is worth nothing where repeating one does not repeat its reward."""
+        """`check_share` of the programs, drawn from `rng`, are executed twice, or once more than the `store`
+        knows of: a reward that differs is an error, since a memory of programs is worth nothing where
+        repeating one does not repeat its reward."""
         if check_share > 0.0 and rng is None:
             raise ValueError("check_share needs an rng to draw from.")
-        self._task, self._share, self._rng = task, check_share, rng
+        self._task, self._share, self._rng, self._store = task, check_share, rng, store
         self._known: dict[tuple[str, Program], float] = {}
         self.executed = 0
         """Executions so far, those of checks not counted."""
@@ -126,8 +138,12 @@ class Executor:
         known = self._known.get((key, program))
         if known is not None:
             return known
-        reward = self._reward(key, program)
-        self.executed += 1
+        reward = self._store.get(key, program) if self._store is not None else None
+        if reward is None:
+            reward = self._reward(key, program)
+            self.executed += 1
+        else:
+            self._check(key, program, reward)
         if self._rng is not None and self._rng.random() < self._share:
             again = self._reward(key, program)
             if abs(again - reward) > REWARD_TOLERANCE:
@@ -136,13 +152,18 @@ class Executor:
                     f" worth {reward:g}, and {again:g} when it was executed again"
                 )
         self._known[key, program] = reward
+        if self._store is not None:
+            self._store.add(key, program, reward)
         return reward
 
     def _reward(self, key: str, program: Program) -> float:
         reward = float(self._task.execute(key, program))
+        self._check(key, program, reward)
+        return reward
+
+    def _check(self, key: str, program: Program, reward: float) -> None:
         if not (isfinite(reward) and 0.0 <= reward <= 1.0):
             raise ProgramError(
                 f"{self._task.name} rewards '{self._task.describe(program)}' on {key} with {reward};"
                 " it must be from 0 to 1"
             )
-        return reward

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from grasp_sim.errors import UserError
-from grasp_sim.program_env import BREAKING, FORCES, HOLDING, TOKENS, GraspPrograms, problem_of
+from grasp_sim.program_env import BREAKING, FORCES, HOLDING, OBJECTS, TOKENS, GraspPrograms, problem_of
 from grasp_sim.programs import ProgramError, is_whole, require_grammar
 
 RESTING = ("settle", "lift slowly", "end")
@@ -35,7 +35,7 @@ def plain(force: float, *ending: str, side="from above", yaw="0 deg", width="ope
 
 def fitting_force(key: str) -> float | None:
     """A force that holds the object, with a margin of a tenth, and does not break it; None without any."""
-    rules, start = problem_of(key)
+    rules, start = problem_of(OBJECTS, key)
     low, high = 1.1 * start.object.holding_force, 0.9 * rules.breaking_force
     return next((force for force in FORCES if low < force < high), None)
 
@@ -66,7 +66,8 @@ def test_the_plain_program_with_a_fitting_force_lifts_nearly_every_object(task):
 
 
 def test_too_little_force_lets_the_object_slip(task):
-    heavy = [f"train/{n}" for n in range(60) if problem_of(f"train/{n}")[1].object.holding_force > 45.0]
+    keys = [f"train/{n}" for n in range(60)]
+    heavy = [key for key in keys if problem_of(OBJECTS, key)[1].object.holding_force > 45.0]
     assert len(heavy) >= 5
     assert np.mean([task.execute(key, plain(FORCES[0])) for key in heavy]) == 0.0
 
@@ -75,7 +76,7 @@ def test_fingers_closer_than_the_object_is_wide_do_not_grasp_it(task):
     wide = [
         key
         for key in (f"train/{number}" for number in range(60))
-        if problem_of(key)[1].object.size[0] > 0.045 and fitting_force(key)
+        if problem_of(OBJECTS, key)[1].object.size[0] > 0.045 and fitting_force(key)
     ]
     assert len(wide) >= 4
     lifted = [task.execute(key, plain(fitting_force(key), width="open 25 mm")) for key in wide]
@@ -102,7 +103,7 @@ def test_the_same_program_has_the_same_reward_in_another_process(task):
 
 
 def test_the_same_problem_can_be_solved_in_robosuite():
-    other = GraspPrograms("robosuite")
+    other = GraspPrograms(simulator="robosuite")
     key = next(f"train/{n}" for n in range(40) if fitting_force(f"train/{n}"))
     assert other.execute(key, plain(fitting_force(key))) == 1.0
     assert other.execute(key, plain(FORCES[-1])) == 0.0
@@ -115,7 +116,7 @@ def test_problems_are_the_same_every_time_and_within_their_ranges(task):
         assert len({problem.key for problem in problems}) == 50
         for problem in problems:
             assert np.abs(problem.features).max() < 3.0
-            rules, start = problem_of(problem.key)
+            rules, start = problem_of(OBJECTS, problem.key)
             assert HOLDING[0] - 1e-9 <= start.object.holding_force <= HOLDING[1] + 1e-9
             assert BREAKING[0] <= rules.breaking_force / start.object.holding_force <= BREAKING[1]
     np.testing.assert_array_equal(

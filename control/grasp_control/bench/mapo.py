@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import itertools
 import time
@@ -20,43 +19,50 @@ from grasp_control.bench.learning_report import intervals
 from grasp_control.bench.measure import beside, show_rows, write_rows
 from grasp_control.bench.settings import require_beginning
 from grasp_control.mapo.config import MAPOConfig
-from grasp_control.mapo.learner import Learner, greedy_success
-from grasp_control.mapo.pool import OneSampler, SamplerPool
-from grasp_control.mapo.sampler import Sampler
+from grasp_control.mapo.learner import greedy_success
+from grasp_control.mapo.pool import make_executor
+from grasp_control.mapo.training import Training
 from grasp_control.markdown import markdown
-from grasp_sim.cli import require_at_least, require_at_most, require_choice, run_command
+from grasp_sim.cli import require_at_least, require_at_most, require_choice, require_path, run_command
 from grasp_sim.list_programs import ListPrograms
 from grasp_sim.program_env import GraspPrograms
 from grasp_sim.programs import Executor, ProgramTask
 
 TASKS: dict[str, Callable[[], ProgramTask]] = {"lists": ListPrograms, "grasps": GraspPrograms}
+_EXPLORES = {"explored": 2, "drawn": 0}
 VARIANTS: dict[str, dict[str, Any]] = {
     "mapo": {},
+    "clip-0.1": {"clip": 0.1},
     "no-clipping": {"clip": 0.0},
     "no-exploration": {"systematic": False},
     "no-memory": {"remember": False},
-    "reinforce": {"method": "reinforce", "explored": 0, "drawn": 4},
-    "reinforce-entropy": {"method": "reinforce", "explored": 0, "drawn": 4, "entropy": 0.01},
-    "marginal-likelihood": {"method": "marginal-likelihood"},
-    "hard-em": {"method": "hard-em"},
+    "reinforce": {"method": "reinforce", "explored": 0, "drawn": 2, "entropy": 0.0},
+    "reinforce-entropy": {"method": "reinforce", "explored": 0, "drawn": 2},
+    "marginal-likelihood": _EXPLORES | {"method": "marginal-likelihood", "systematic": False},
+    "hard-em": _EXPLORES | {"method": "hard-em", "systematic": False},
+    "systematic-likelihood": _EXPLORES | {"method": "marginal-likelihood"},
+    "systematic-em": _EXPLORES | {"method": "hard-em"},
+    "systematic-likelihood-128": _EXPLORES | {"method": "marginal-likelihood", "hidden": 128},
 }
-"""What is compared, and the settings in which it differs. All try four programs a problem and update."""
+"""What is compared, and the settings in which it differs. All execute two programs a problem and update."""
 
 HELP = """Compare MAPO with REINFORCE, maximum marginal likelihood and hard EM, and with parts of it left out.
 
-A grid of tasks, variants and seeds. Each cell learns from the training problems until it has tried PROGRAMS
-programs, and writes the most probable program for every held-out problem now and then. Rows go to OUT.csv as
+A grid of tasks, variants and seeds. Each cell learns from the training problems until it has executed PROGRAMS
+programs, those that it executed before counted again, and writes the most probable program for every held-out
+problem now and then. Likelihood and hard EM keep a memory, too; the systematic ones have MAPO's exploration
+besides, the others draw from their policy. Rows go to OUT.csv as
 cells end; the same command again goes on with the cells that are missing there. OUT.md (interquartile means
 with 95 % bootstrap intervals) and OUT.png are made of the whole file.
 
   lists   chains of functions that explain five examples (after DeepCoder); microseconds a program
-  grasps  grasp programs in PyBullet; about 80 ms a program, executed once for all cells of a call
+  grasps  grasp programs in PyBullet; about 80 ms a program, executed once for all cells
 
 Variants:
 {variants}
 """.format(
     variants="\n".join(
-        f"  {name:20} {' '.join(f'{key}={value}' for key, value in changes.items()) or 'as it is'}"
+        f"  {name:26} {' '.join(f'{key}={value}' for key, value in changes.items()) or 'as it is'}"
         for name, changes in VARIANTS.items()
     )
 )
@@ -72,8 +78,8 @@ class MAPOBenchConfig:
     """What is compared."""
     seeds: list[int] = field(default_factory=lambda: [0, 1, 2, 3, 4])
     """Each fixes networks and exploration; the problems are always the same."""
-    programs: int = 100_000
-    """Pairs of problem and program that a cell may try."""
+    programs: int = 40_000
+    """Programs that a cell executes."""
     evaluations: int = 10
     """Evaluations in a cell, evenly over these."""
     problems: int = 1000
@@ -82,6 +88,8 @@ class MAPOBenchConfig:
     """Held-out problems."""
     processes: int = 0
     """Processes that execute programs beside the learner; 0: none, exactly repeatable."""
+    store: str = "runs/mapo"
+    """Folder in which the rewards of executed grasp programs are kept, for all cells and calls."""
     out: str = "docs/benchmarks/mapo"
     """Beginning of the names of the files written."""
 
@@ -100,7 +108,12 @@ class MAPOBenchConfig:
             self,
             {"programs": 10**9, "problems": 10**6, "held_out": 10**6, "evaluations": 10**4, "processes": 64},
         )
+        require_path("store", self.store)
         require_beginning(self.out)
+
+    def store_of(self, task_name: str) -> str:
+        """The file in which a task's rewards are kept; none where executing costs less than looking up."""
+        return str(Path(self.store) / f"{task_name}.sqlite") if task_name == "grasps" else ""
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -121,8 +134,9 @@ def run_grid(config: MAPOBenchConfig) -> None:
             continue
         if task_name not in executors:
             task = TASKS[task_name]()
-            checked = Executor(task, MAPOConfig().check_share, np.random.default_rng(0))
-            executors[task_name] = task, checked
+            rng = np.random.default_rng(0)
+            execute = make_executor(task, MAPOConfig().check_share, rng, config.store_of(task_name))
+            executors[task_name] = task, execute
         rows += run_cell(config, task_name, variant, seed, *executors[task_name])
         write_rows(path, rows)
         last = rows[-1]
@@ -140,51 +154,41 @@ def run_cell(
 ) -> list[dict[str, object]]:
     """Learn; a row for each evaluation."""
     settings = MAPOConfig(**VARIANTS[variant])
-    training = task.problems("train", config.problems)
+    problems = task.problems("train", config.problems)
     held_out = task.problems("held-out", config.held_out)
-    made, drawn = (
-        torch.Generator().manual_seed(int(s)) for s in np.random.SeedSequence(seed).generate_state(2)
-    )
-    learner = Learner(task, len(training[0].features), settings, made)
-    rng = np.random.default_rng(seed)
     began, rows = time.monotonic(), []
-    with contextlib.ExitStack() as stack:
-        samplers: OneSampler | SamplerPool
-        if config.processes:
-            kind = TASKS[task_name]
-            samplers = stack.enter_context(SamplerPool(kind, training, settings, config.processes, seed))
-        else:
-            sampler = Sampler(training, learner.policy, settings, execute, drawn)
-            samplers = OneSampler(sampler, len(training))
-        tried, solved = 0, set[int]()
-        # Where everything was tried there is nothing left to spend: four times the updates are enough then.
-        most = 4 * config.programs // (settings.problems * (settings.explored + settings.drawn)) + 1
-        due = [config.programs * (number + 1) // config.evaluations for number in range(config.evaluations)]
-        for update in range(most):
-            for idle in samplers.idle():
-                owned = samplers.owned(idle)
-                numbers = rng.choice(owned, min(settings.problems, len(owned)), replace=False).tolist()
-                samplers.request(idle, numbers, learner.policy.state_dict())
-            found = samplers.collect()
-            learner.update(found, training)
-            tried += sum(len(one.tried) for one in found)
-            solved |= {one.problem for one in found if one.memory or any(reward for _, reward in one.drawn)}
-            if tried >= due[0] or update == most - 1:
+    # Where everything was tried there is nothing left to spend: four times the updates are enough then.
+    most = 4 * config.programs // (settings.problems * (settings.explored + settings.drawn)) + 1
+    due = [config.programs * (number + 1) // config.evaluations for number in range(config.evaluations)]
+    with Training(
+        task,
+        problems,
+        settings,
+        seed,
+        execute,
+        processes=config.processes,
+        make_task=TASKS[task_name],
+        store=config.store_of(task_name),
+    ) as training:
+        while due:
+            training.update()
+            if training.executions >= due[0] or training.updates == most:
                 rows.append(
                     {
                         "task": task_name,
                         "variant": variant,
                         "seed": seed,
                         "programs": due.pop(0),
-                        "success": round(greedy_success(learner.policy, held_out, execute), 4),
+                        "success": round(greedy_success(training.learner.policy, held_out, execute), 4),
                         "held_out": len(held_out),
-                        "solved": round(len(solved) / len(training), 4),
-                        "updates": update + 1,
+                        "solved": round(len(training.solved) / len(problems), 4),
+                        "different": sum(map(len, training.tried.values())),
+                        "updates": training.updates,
                         "wall_s": round(time.monotonic() - began, 1),
                     }
                 )
-                if not due:
-                    break
+            if training.updates == most:
+                break
     return rows
 
 
@@ -210,6 +214,7 @@ def report(out: Path, rows: Sequence[dict[str, Any]]) -> None:
                 "programs": f"{points[-1]:,}",
                 "held-out (95 %)": f"{mean[-1]:.1%} ({low[-1]:.1%} to {high[-1]:.1%})",
                 "training problems solved": f"{np.mean([float(row['solved']) for row in last]):.1%}",
+                "executed before": f"{1 - np.mean([int(r['different']) / points[-1] for r in last]):.1%}",
             }
         )
     show_rows("Success on held-out problems, interquartile mean and 95 % interval", lines)
@@ -224,7 +229,7 @@ def draw(curves: dict[tuple[str, str], tuple[list[int], np.ndarray, np.ndarray, 
     figure = Figure(figsize=(7.0 * len(tasks), 4.5), dpi=110, layout="constrained")
     FigureCanvasAgg(figure)
     for axes, task in zip(np.atleast_1d(figure.subplots(1, len(tasks))), tasks, strict=True):
-        axes.set(title=task, xlabel="programs tried", ylabel="held-out success, interquartile mean")
+        axes.set(title=task, xlabel="programs executed", ylabel="held-out success, interquartile mean")
         axes.grid(alpha=0.3)
         for (own, variant), (points, mean, low, high) in curves.items():
             if own == task:

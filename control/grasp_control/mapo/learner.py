@@ -25,7 +25,7 @@ class Learner:
         """Fresh networks from `generator`, for problems of F `features`."""
         self._config = config
         self.policy = ProgramPolicy(Grammar(task), features, generator, config.hidden)
-        self._optimizer = torch.optim.Adam(self.policy.parameters(), config.learning_rate)
+        self.optimizer = torch.optim.Adam(self.policy.parameters(), config.learning_rate)
 
     def update(self, found: Sequence[Found], problems: Sequence[Problem]) -> Stats:
         """One step on what was found; `problems` by number."""
@@ -44,11 +44,11 @@ class Learner:
             loss = estimators.hard_em_loss(remembered, count)
         if config.entropy > 0.0 and len(entropy):
             loss = loss - config.entropy * entropy.mean()
-        self._optimizer.zero_grad(set_to_none=True)
+        self.optimizer.zero_grad(set_to_none=True)
         if loss.requires_grad:  # there may be nothing to learn from yet
             loss.backward()
             torch.nn.utils.clip_grad_norm_(self.policy.parameters(), config.gradient_norm)
-            self._optimizer.step()
+            self.optimizer.step()
         rewards = outside.rewards
         return stats | {
             "loss": float(loss.detach()),

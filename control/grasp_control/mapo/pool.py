@@ -26,12 +26,15 @@ from grasp_control.mapo.config import MAPOConfig
 from grasp_control.mapo.grammar import Grammar
 from grasp_control.mapo.policy import ProgramPolicy
 from grasp_control.mapo.sampler import Found, Sampler
+from grasp_sim.executions import ExecutionStore
 from grasp_sim.programs import Executor, Problem, Program, ProgramError, ProgramTask
 
 AHEAD = 2
 """Requests that a sampler has at once: one to work on and one that waits."""
 PATIENCE_S = 120.0
 """s without an answer after which a sampler is taken to hang."""
+DEATHS = 3
+"""Deaths of a sampler in a row, without an answer between them, after which no further one is started."""
 STARTING_S = 300.0
 """The same while it starts, which on a busy machine takes half a minute."""
 MakeTask = Callable[[], ProgramTask]
@@ -57,6 +60,10 @@ class OneSampler:
         """Ask for some problems; the policy is the learner's own."""
         self._asked = list(numbers)
 
+    def recall(self, tried: dict[int, list[Program]]) -> None:
+        """Take over what was tried before."""
+        self._sampler.recall(tried)
+
     def collect(self) -> list[Found]:
         """The answer. Raises ValueError where nothing was asked."""
         if self._asked is None:
@@ -77,11 +84,13 @@ class SamplerPool:
         seed: int,
         *,
         patience: float = PATIENCE_S,
+        store: str = "",
     ) -> None:
+        """`store` names the file in which the processes keep rewards, if any."""
         if processes < 1:
             raise ValueError(f"processes={processes} must be at least 1.")
         self._make_task, self._problems, self._config = make_task, list(problems), config
-        self._patience, self._seed = patience, seed
+        self._patience, self._seed, self._store = patience, seed, store
         self._workers = [_Worker(number) for number in range(processes)]
         self.replaced = 0
         """Samplers that died or hung so far."""
@@ -116,10 +125,18 @@ class SamplerPool:
         worker.asked.append((list(numbers), sent))
         worker.send(worker.asked[-1])
 
+    def recall(self, tried: dict[int, list[Program]]) -> None:
+        """Tell the samplers what was tried before on the problems that they own."""
+        for worker in self._workers:
+            owned = [number for number in self.owned(worker.number) if number in tried]
+            worker.tried = {number: list(tried[number]) for number in owned}
+            worker.send(worker.tried)
+
     def collect(self) -> list[Found]:
         """The next answer of any sampler.
 
-        Raises ProgramError where a task breaks its promises, and ValueError where nothing was asked.
+        Raises ProgramError where a task breaks its promises or its processes die again and again, and
+        ValueError where nothing was asked.
         """
         if not any(worker.asked for worker in self._workers):
             raise ValueError("nothing was requested.")
@@ -137,6 +154,7 @@ class SamplerPool:
                 worker.heard, worker.patience = time.monotonic(), self._patience
                 if answer is None:  # it has started
                     continue
+                worker.deaths = 0
                 if isinstance(answer, str):
                     raise ProgramError(answer)
                 worker.asked.popleft()
@@ -149,7 +167,13 @@ class SamplerPool:
 
     def _replace(self, worker: _Worker) -> None:
         self.replaced += 1
+        worker.deaths += 1
         worker.end()
+        if worker.deaths >= DEATHS:
+            raise ProgramError(
+                f"sampler {worker.number} died or hung {DEATHS} times without an answer: its own words, if"
+                " any, are above; with processes=0 programs are executed in this process"
+            )
         self._start(worker)
         worker.send(worker.tried)
         for request in worker.asked:
@@ -157,7 +181,7 @@ class SamplerPool:
 
     def _start(self, worker: _Worker) -> None:
         seed = [self._seed, worker.number, self.replaced]
-        worker.start(self._make_task, self._problems, self._config, seed)
+        worker.start(self._make_task, self._problems, self._config, seed, self._store)
 
 
 class _Worker:
@@ -169,6 +193,8 @@ class _Worker:
         """Requests without an answer."""
         self.tried: dict[int, list[Program]] = {}
         self.heard, self.patience = 0.0, STARTING_S
+        self.deaths = 0
+        """In a row."""
         self.pipe: Any = None
         self._process: Any = None
         self._outbox: SimpleQueue[object] = SimpleQueue()
@@ -197,6 +223,14 @@ class _Worker:
             self._outbox.put(None)
 
 
+def make_executor(
+    task: ProgramTask, check_share: float, rng: np.random.Generator, store: str = ""
+) -> Executor:
+    """An executor that keeps rewards in the file `store`, if that is not empty."""
+    kept = ExecutionStore(store, getattr(task, "identity", task.name)) if store else None
+    return Executor(task, check_share, rng, kept)
+
+
 def _deliver(outbox: SimpleQueue[object], pipe: Connection) -> None:
     """One that is dead is found by `collect`, which waits for its answer."""
     with contextlib.suppress(OSError):
@@ -205,7 +239,12 @@ def _deliver(outbox: SimpleQueue[object], pipe: Connection) -> None:
 
 
 def _serve(
-    pipe: Connection, make_task: MakeTask, problems: list[Problem], config: MAPOConfig, seed: list[int]
+    pipe: Connection,
+    make_task: MakeTask,
+    problems: list[Problem],
+    config: MAPOConfig,
+    seed: list[int],
+    store: str,
 ) -> None:
     """A sampler's process: answer requests until the learner is gone."""
     torch.set_num_threads(1)
@@ -213,7 +252,7 @@ def _serve(
     drawn, checked = np.random.SeedSequence(seed).spawn(2)
     generator = torch.Generator().manual_seed(int(drawn.generate_state(1)[0]))
     policy = ProgramPolicy(Grammar(task), len(problems[0].features), generator, config.hidden)
-    execute = Executor(task, config.check_share, np.random.default_rng(checked))
+    execute = make_executor(task, config.check_share, np.random.default_rng(checked), store)
     sampler = Sampler(problems, policy, config, execute, generator)
     pipe.send(None)
     while True:

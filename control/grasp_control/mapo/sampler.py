@@ -31,6 +31,8 @@ class Found(NamedTuple):
     """Drawn from the policy; where a memory takes part, outside of it."""
     tried: list[Program]
     """Tried for the first time."""
+    executions: int
+    """Programs tried, those tried before counted again."""
 
 
 class Sampler:
@@ -49,6 +51,7 @@ class Sampler:
         self._grammar = policy.grammar
         self._execute, self._generator = execute, generator
         self._tried: set[tuple[int, Program]] = set()
+        self._executions: dict[int, int] = {}
         expected = 1000 * len(problems)
         self._explored = Explored(self._grammar, expected, config.false_positives)
         self.memory = ProgramMemory(config.memory)
@@ -64,6 +67,7 @@ class Sampler:
         if not self._config.remember:
             self.memory = ProgramMemory(self._config.memory)
         tried: dict[int, list[Program]] = {number: [] for number in numbers}
+        self._executions = dict.fromkeys(numbers, 0)
         for _ in range(self._config.explored):
             self._explore([number for number in numbers if not self._explored.finished(number)], tried)
         memories = {number: list(self.memory.of(self._problems[number].key).items()) for number in numbers}
@@ -71,7 +75,10 @@ class Sampler:
         for number, programs in drawn.items():
             for program, reward in programs:
                 self.memory.add(self._problems[number].key, program, reward)
-        return [Found(number, memories[number], drawn[number], tried[number]) for number in numbers]
+        return [
+            Found(number, memories[number], drawn[number], tried[number], self._executions[number])
+            for number in numbers
+        ]
 
     def recall(self, tried: dict[int, list[Program]]) -> None:
         """Take over problems on which these programs were tried before, by another sampler."""
@@ -113,6 +120,7 @@ class Sampler:
         self, number: int, program: Program, tried: dict[int, list[Program]], *, remember: bool = True
     ) -> float:
         reward = self._execute(self._problems[number].key, program)
+        self._executions[number] += 1
         if (number, program) not in self._tried:
             tried[number].append(program)
         self._note(number, program, reward if remember else 0.0)

@@ -44,7 +44,7 @@ def test_processes_fill_the_same_table(tmp_path):
 def test_every_variant_tries_as_many_programs_an_update():
     for changes in VARIANTS.values():
         settings = MAPOConfig(**changes)
-        assert settings.explored + settings.drawn == 4
+        assert settings.explored + settings.drawn == 2
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,13 @@ class Stuck(ListPrograms):
         return super().execute(key, program)
 
 
+class Deadly(ListPrograms):
+    """Ends its process."""
+
+    def execute(self, key, program) -> float:
+        os._exit(3)
+
+
 @pytest.fixture
 def learner():
     problems = ListPrograms().problems("train", PROBLEMS)
@@ -118,3 +125,12 @@ def test_a_task_that_breaks_its_promises_ends_the_learning(learner):
         pytest.raises(ValueError, match="nothing was requested"),
     ):
         pool.collect()
+
+
+def test_samplers_that_die_again_and_again_end_the_learning(learner):
+    problems, config, own = learner
+    with (
+        SamplerPool(Deadly, problems, config, 1, seed=1) as pool,
+        pytest.raises(ProgramError, match="sampler 0 died or hung 3 times without an answer"),
+    ):
+        learn(pool, own, problems, 1, np.random.default_rng(0))

@@ -68,7 +68,7 @@ def test_a_store_that_contradicts_the_task_is_noticed(tmp_path):
     with pytest.raises(ProgramError, match="lists is not deterministic"):
         checking("train/0", PROGRAM)
     store.add("train/1", PROGRAM, 7.0)
-    with pytest.raises(ProgramError, match="with 7.0; it must be from 0 to 1"):
+    with pytest.raises(ProgramError, match=r"with 7\.0; it must be from 0 to 1"):
         Executor(TASK, store=store)("train/1", PROGRAM)
 
 

@@ -51,9 +51,10 @@ HELP = """Compare MAPO with REINFORCE, maximum marginal likelihood and hard EM, 
 A grid of tasks, variants and seeds. Each cell learns from the training problems until it has executed
 PROGRAMS programs, those that it executed before counted again, and writes the most probable program for every
 held-out problem now and then. Likelihood and hard EM keep a memory, too; the systematic ones have MAPO's
-exploration besides, the others draw from their policy. Rows go to OUT.csv as cells end; the same command again
-goes on with the cells that are missing there. OUT.md (interquartile means with 95 % bootstrap intervals) and
-OUT.png are made of the whole file.
+exploration besides, the others draw from their policy.
+
+Rows go to OUT.csv as cells end; the same command again goes on with the cells that are missing there. OUT.md
+(interquartile means with 95 % bootstrap intervals) and OUT.png are made of the whole file.
 
   lists   chains of functions that explain five examples (after DeepCoder); microseconds a program
   grasps  grasp programs in PyBullet; about 80 ms a program, executed once for all cells

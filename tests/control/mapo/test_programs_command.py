@@ -70,7 +70,7 @@ def test_a_folder_without_programs_and_contradictions_are_refused(folder, tmp_pa
     osc = registry.make("pybullet-lift", control_mode="osc", seed=0)
     with pytest.raises(UserError, match="programs were found with the servo"):
         ProgramExpert(osc, folder)
-    with pytest.raises(ValueError, match="leave out seeds, or demos.paths"):
+    with pytest.raises(ValueError, match=r"leave out seeds, or demos\.paths"):
         TrainConfig(seeds=str(folder), demos=DemosConfig(paths=["elsewhere"]))
-    with pytest.raises(ValueError, match="demos.episodes=0 ask for none"):
+    with pytest.raises(ValueError, match=r"demos\.episodes=0 ask for none"):
         TrainConfig(seeds=str(folder), demos=DemosConfig(episodes=0))

@@ -67,6 +67,6 @@ def test_a_state_of_other_settings_is_refused(tiny):
     training = make(tiny)
     with pytest.raises(CheckpointError, match="policy does not fit"):
         make(tiny, MAPOConfig(problems=2, hidden=8)).load(training.state())
+    task = tiny()
     with pytest.raises(ValueError, match="processes need make_task"):
-        task = tiny()
         Training(task, task.problems("train", 4), CONFIG, 0, Executor(task), processes=1)

@@ -14,6 +14,7 @@ from grasp_sim.cli import run_named
 BENCHMARKS = {
     "learning": "success against environment steps: EMPO2, PPO, SAC, SAC with demonstrations",
     "mapo": "success of learned programs on held-out problems: MAPO, REINFORCE, likelihood, ablations",
+    "programs": "how long grasp programs take to execute",
     "train": "the whole training loop: steps a second, shares of simulator, acting, memory and learner",
     "encoder": "what the encoders of the long-term memory retrieve, and the time of a refresh",
     "memory": "prioritised replay, retrieval, eviction, saving and loading of the long-term memory",

@@ -13,7 +13,8 @@ import pytest
 from grasp_control.bench import learning
 from grasp_control.bench.learning import LearningConfig
 from grasp_control.bench.learning_cell import COLUMNS, VARIANTS, Cell
-from grasp_control.bench.learning_report import intervals, read_curves, report, step_ratios, summary
+from grasp_control.bench.learning_report import read_curves, report, step_ratios, summary
+from grasp_control.bootstrap import intervals
 
 
 def rows(path: Path) -> list[dict[str, str]]:

@@ -7,12 +7,10 @@ finished, `result.csv`.
 
 from __future__ import annotations
 
-import json
-import os
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
@@ -20,13 +18,14 @@ from omegaconf import MISSING
 
 from grasp_control.bench.measure import write_rows
 from grasp_control.build import load_demonstrations, make_trainer
+from grasp_control.cells import GridCell
 from grasp_control.checkpoint import CheckpointStore
 from grasp_control.config import TrainConfig
 from grasp_control.earlier import load_earlier_runs
 from grasp_control.evaluate import result_rows
 from grasp_control.metrics import MetricsWriter
 from grasp_control.run import WALL_FILE, RunFolder, held
-from grasp_control.stopwatch import Stopwatch, read_seconds
+from grasp_control.stopwatch import Stopwatch
 from grasp_control.tables import STEP_COLUMN, Value, plain_value, read_stream
 from grasp_control.train import RECORD, resume, train_hybrid
 from grasp_sim import registry
@@ -63,27 +62,18 @@ _MISSING_SB3 = "the baselines need Stable-Baselines3: pip install -c requirement
 
 
 @dataclass
-class Cell:
+class Cell(GridCell):
     """One cell of the grid."""
 
-    folder: str = MISSING
-    """The cell's folder."""
+    columns = COLUMNS
     env: str = MISSING
     """Environment, or environment:reward where the reward is not sparse."""
     method: str = MISSING
     """One of `DEMONSTRATED`."""
     variant: str = "full"
     """One of `VARIANTS`."""
-    seed: int = 0
-    """Of everything in the cell."""
     demos: int = 0
     """Demonstrations; 0 for a method that uses none."""
-    env_steps: int = 20_000
-    """Environment steps of training."""
-    every: int = 5000
-    """Environment steps between evaluations."""
-    episodes: int = 100
-    """Episodes of each evaluation."""
     settings: list[str] = field(default_factory=list)
     """Further settings of grasp-train."""
 
@@ -93,29 +83,14 @@ class Cell:
         return f"{self.env.replace(':', '-')}_{self.method}_{self.variant}_seed{self.seed}_demos{self.demos}"
 
     @property
-    def path(self) -> Path:
-        """The cell's folder."""
-        return Path(self.folder)
+    def kind(self) -> str:
+        """Methods differ in their pace."""
+        return self.method
 
     @property
-    def result(self) -> Path:
-        """There once the cell is finished."""
-        return self.path / "result.csv"
-
-    @property
-    def log(self) -> Path:
-        """What the cell's process printed."""
-        return self.path / "log.txt"
-
-    @property
-    def points(self) -> list[int]:
-        """Environment steps at which the policy is evaluated."""
-        return [*range(self.every, self.env_steps, self.every), self.env_steps]
-
-    def progress(self) -> tuple[int, float]:
-        """Environment steps and seconds so far."""
-        steps = self.path / "steps"
-        return int(steps.read_text()) if steps.exists() else 0, read_seconds(self.path / "run" / WALL_FILE)
+    def wall(self) -> Path:
+        """The run keeps it."""
+        return self.path / "run" / WALL_FILE
 
     def train_config(self) -> TrainConfig:
         """The cell as settings of grasp-train. A baseline has no use for EMPO2's own, such as `env_steps`."""
@@ -145,7 +120,7 @@ def run(cell: Cell) -> None:
     """Train, evaluate on the way, and write the result when all is done."""
     torch.set_num_threads(1)
     with held(cell.path):
-        (cell.path / "cell.json").write_text(json.dumps(settings_of(cell), indent=1) + "\n")
+        cell.note_settings()
         if cell.method == "empo2":
             _train_empo2(cell)
         else:
@@ -209,7 +184,7 @@ class CellMetrics(MetricsWriter):
     def __init__(self, cell: Cell, run_dir: Path, resume_step: int, stopwatch: Stopwatch) -> None:
         """Go on from `resume_step`, or from the start with -1."""
         super().__init__(run_dir, resume_step, stopwatch)
-        self._file = cell.path / "steps"
+        self._cell = cell
         self._time = stopwatch
         self._noted = 0.0
 
@@ -217,9 +192,7 @@ class CellMetrics(MetricsWriter):
         """Note the environment steps taken so far, at most once a second: a baseline tells every step."""
         if time.monotonic() - self._noted > 1.0:
             self._noted = time.monotonic()
-            fresh = self._file.with_suffix(".new")
-            fresh.write_text(f"{step}\n")
-            os.replace(fresh, self._file)
+            self._cell.note_steps(step)
             self._time.note()
 
     def write(self, stream: str, row: Mapping[str, Value]) -> None:
@@ -259,11 +232,6 @@ def _write_result(cell: Cell) -> None:
         faults = {name: int(point[name]) for name in _FAULTS}
         rows.append(same | {"env_steps": reached} | shown | {"wall_s": round(point["wall_s"], 1)} | faults)
     write_rows(cell.result, rows)
-
-
-def settings_of(cell: Cell) -> dict[str, object]:
-    """What decides the cell's result."""
-    return {name: value for name, value in asdict(cell).items() if name != "folder"}
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from grasp_control.bench.measure import beside, show_rows
+from grasp_control.bootstrap import intervals
 from grasp_control.figures import STEPS_LABEL
 from grasp_control.markdown import markdown
 from grasp_sim.errors import UserError
@@ -25,9 +26,6 @@ LEVELS = (0.80, 0.85, 0.90)
 
 BASELINE_LEVELS = {"sac": 0.85, "sac-demos": 0.85, "ppo": 0.80}
 """The success that a baseline needs where EMPO2 needs 90 %, when their steps are compared (E17)."""
-
-REPEATS = 2000
-"""Bootstrap samples of an interval."""
 
 
 class Curve(NamedTuple):
@@ -104,26 +102,6 @@ def read_curves(path: Path) -> list[Curve]:
             ]
             curves.append(Curve(*key, np.array(steps), scores, *intervals(scores[:, None, :]), *faults))
     return curves
-
-
-def intervals(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Interquartile mean of (R, T, P) scores over runs and tasks, its 95 % interval's ends: each (P,).
-
-    The bootstrap is stratified: runs are drawn anew within each task (Agarwal et al. 2021, arXiv:2108.13264).
-    """
-    try:
-        from rliable import library, metrics
-    except (ImportError, TypeError) as error:  # arch, which rliable uses, meets pandas 3 with a TypeError
-        raise UserError(
-            f"the intervals need rliable ({error}): pip install -c requirements.lock -e '.[baselines]', then "
-            "grasp-bench learning report. The raw results are written."
-        ) from error
-
-    def of_points(sample: np.ndarray) -> np.ndarray:
-        return np.array([metrics.aggregate_iqm(sample[..., point]) for point in range(sample.shape[-1])])
-
-    means, ends = library.get_interval_estimates({"": scores}, of_points, reps=REPEATS)
-    return means[""], ends[""][0], ends[""][1]
 
 
 def summary(curves: Sequence[Curve]) -> list[dict[str, object]]:

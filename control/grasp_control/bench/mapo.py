@@ -15,9 +15,9 @@ import torch
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from grasp_control.bench.learning_report import intervals
 from grasp_control.bench.measure import beside, show_rows, write_rows
 from grasp_control.bench.settings import require_beginning
+from grasp_control.bootstrap import intervals
 from grasp_control.mapo.config import MAPOConfig
 from grasp_control.mapo.learner import greedy_success
 from grasp_control.mapo.pool import make_executor

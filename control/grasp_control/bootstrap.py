@@ -1,0 +1,81 @@
+"""Interquartile means, their intervals, and comparisons of runs (Agarwal et al. 2021, arXiv:2108.13264).
+
+Every bootstrap draws runs anew within each task, and is seeded: a report made again is the same.
+
+Shapes: R runs (seeds), T tasks, P evaluation points.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from grasp_sim.errors import UserError
+
+REPEATS = 2000
+"""Bootstrap samples of an interval."""
+
+
+class Estimate(NamedTuple):
+    """A number and its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+    def written(self, form: str) -> str:
+        """As in "0.95 (0.91 to 0.98)", each number in the format `form`."""
+        return f"{self.value:{form}} ({self.low:{form}} to {self.high:{form}})"
+
+
+def intervals(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Interquartile mean of (R, T, P) scores over runs and tasks, its 95 % interval's ends: each (P,)."""
+    return _estimate(scores, _iqm)
+
+
+def improvement(ours: np.ndarray, theirs: np.ndarray) -> Estimate:
+    """Probability that a run of `ours` (R,) is better than one of `theirs` (R',)."""
+
+    def of_pair(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        better, equal = x[:, None, 0] > y[None, :, 0], x[:, None, 0] == y[None, :, 0]
+        return np.array([better.mean() + 0.5 * equal.mean()])
+
+    return _of_one(_estimate((ours[:, None], theirs[:, None]), of_pair))
+
+
+def difference(ours: np.ndarray, theirs: np.ndarray) -> Estimate:
+    """Interquartile mean of `ours` (R,) less that of `theirs` (R',)."""
+    pair = ours[:, None, None], theirs[:, None, None]
+    return _of_one(_estimate(pair, lambda x, y: _iqm(x) - _iqm(y)))
+
+
+def _iqm(sample: np.ndarray) -> np.ndarray:
+    """Mean (P,) of the middle half of (R, T, P)."""
+    ordered = np.sort(sample.reshape(-1, sample.shape[-1]), axis=0)
+    cut = len(ordered) // 4
+    return ordered[cut : len(ordered) - cut].mean(axis=0)
+
+
+def _of_one(answer: tuple[np.ndarray, np.ndarray, np.ndarray]) -> Estimate:
+    return Estimate(*(float(part[0]) for part in answer))
+
+
+def _estimate(
+    scores: np.ndarray | tuple[np.ndarray, ...], function: Callable[..., np.ndarray]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    try:
+        from rliable import library
+    except (ImportError, TypeError) as error:  # arch, which rliable uses, meets pandas 3 with a TypeError
+        raise UserError(
+            f"the intervals need rliable ({error}): pip install -c requirements.lock -e '.[baselines]', then "
+            "the report again. The raw results are written."
+        ) from error
+    values, ends = library.get_interval_estimates(
+        {"": scores if isinstance(scores, np.ndarray) else list(scores)},
+        function,
+        reps=REPEATS,
+        random_state=np.random.RandomState(0),
+    )
+    return values[""], ends[""][0], ends[""][1]

@@ -7,6 +7,7 @@ Shapes: R runs (seeds), T tasks, P evaluation points.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -72,10 +73,12 @@ def _estimate(
             f"the intervals need rliable ({error}): pip install -c requirements.lock -e '.[baselines]', then "
             "the report again. The raw results are written."
         ) from error
-    values, ends = library.get_interval_estimates(
-        {"": scores if isinstance(scores, np.ndarray) else list(scores)},
-        function,
-        reps=REPEATS,
-        random_state=np.random.RandomState(0),
-    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # rliable seeds arch in a way that arch will give up
+        values, ends = library.get_interval_estimates(
+            {"": scores if isinstance(scores, np.ndarray) else list(scores)},
+            function,
+            reps=REPEATS,
+            random_state=np.random.RandomState(0),
+        )
     return values[""], ends[""][0], ends[""][1]

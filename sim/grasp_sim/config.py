@@ -8,6 +8,7 @@ from grasp_sim import registry
 from grasp_sim.cli import require_choice
 from grasp_sim.randomization import RandomizationConfig
 from grasp_sim.rewards import REWARDS
+from grasp_sim.structures import check_delay
 from grasp_sim.tasks import ObjectsConfig, find_task
 
 MAX_HORIZON = 100_000
@@ -22,7 +23,9 @@ class EnvConfig:
     control_mode: str = "servo"
     """'servo', the same servo as on the real arm, or 'osc', robosuite's operational-space controller."""
     reward: str = "sparse"
-    """Reward structure."""
+    """Reward structure: sparse, dense, delayed or noisy."""
+    delay: int = 0
+    """Steps after which a delayed reward is paid; 0 pays all of it with the episode's end."""
     horizon: int = 100
     """Policy steps (20 Hz) until an episode times out."""
     objects: ObjectsConfig = field(default_factory=ObjectsConfig)
@@ -35,5 +38,6 @@ class EnvConfig:
         require_choice("env.reward", self.reward, REWARDS)
         if not 1 <= self.horizon <= MAX_HORIZON:
             raise ValueError(f"env.horizon={self.horizon} must be from 1 to {MAX_HORIZON}.")
+        check_delay(REWARDS[self.reward].structure, self.delay, self.horizon, "env.")
         task = find_task(self.name.split("-", 1)[1]).configured(self.objects)
         self.randomization.check_objects(task.mass, task.friction)

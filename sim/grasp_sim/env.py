@@ -16,11 +16,12 @@ from grasp_sim.contract import ActionScale, ContractError, GraspState
 from grasp_sim.errors import UserError, find
 from grasp_sim.judging import Judge, protected
 from grasp_sim.randomization import RandomizationConfig
-from grasp_sim.rewards import make_reward
+from grasp_sim.rewards import lured, make_reward
 from grasp_sim.scene import Scene, Start
 from grasp_sim.sensing import Sensors
 from grasp_sim.servo import Servo, upright_turn
 from grasp_sim.simulators import find_simulator
+from grasp_sim.structures import Payment, Structure
 from grasp_sim.tasks import Difficulty, ObjectsConfig, Task, find_task
 from grasp_sim.threads import one_linear_algebra_thread
 
@@ -66,6 +67,7 @@ class GraspEnv(gymnasium.Env):
         *,
         control_mode: str = "servo",
         reward: str = "sparse",
+        delay: int = 0,
         horizon: int = 100,
         seed: int | None = None,
         objects: ObjectsConfig | None = None,
@@ -89,6 +91,7 @@ class GraspEnv(gymnasium.Env):
         self.action_scale = ACTION_SCALES[control_mode]
         self.horizon = horizon
         self.reward = make_reward(reward)
+        self._payment = Payment(self.reward.structure, delay, horizon)
         self.randomization = randomization or RandomizationConfig()
         self.randomization.check_objects(self.task.mass, self.task.friction)
         if simulator == "robosuite" and self.task.standard_lift:
@@ -172,6 +175,7 @@ class GraspEnv(gymnasium.Env):
         self._steps = 0
         self._servo.reset(self._scene.joints()[0])
         self._sensors.reset(drawn, noise_seed)
+        self._payment.begin(noise_seed)
         self._delayed = deque([HOLD] * drawn.action_delay)
         self._true, _ = self._judge.read()
         self._measured = protected(self._sensors.measure(self._true))
@@ -213,7 +217,11 @@ class GraspEnv(gymnasium.Env):
             "broken": broken,
             "sim_fault": fault,
         }
-        reward = 0.0 if fault or broken else self.reward(self._true, success, grasped)
+        reward = self._payment.pay(
+            0.0 if fault or broken else self.reward(self._true, success, grasped),
+            lured=lured(self._true, grasped),
+            over=self._over,
+        )
         return contract.encode(self._measured), reward, terminated, truncated, info
 
     def snapshot(self) -> dict[str, np.ndarray]:
@@ -262,6 +270,8 @@ class GraspEnv(gymnasium.Env):
         parts = {"scene": self._scene.save(), "sensors": self._sensors.save()}
         if self.control_mode == "servo":
             parts["servo"] = self._servo.save()
+        if self.reward.structure is not Structure.AT_ONCE:
+            parts["payment"] = self._payment.save()
         return parts
 
     def restore(self, snapshot: Mapping[str, np.ndarray]) -> tuple[np.ndarray, dict[str, Any]]:
@@ -303,6 +313,8 @@ class GraspEnv(gymnasium.Env):
         self._sensors.load(part("sensors"))
         if self.control_mode == "servo":
             self._servo.load(part("servo"))
+        if self.reward.structure is not Structure.AT_ONCE:
+            self._payment.load(part("payment"))
         self._begin(start)
         self._true, self._measured = (
             protected(contract.unpack_state(saved[name])) for name in ("state", "measured")

@@ -21,6 +21,9 @@ CONTROL_MODES: tuple[str, ...] = tuple(ACTION_SCALES)
 """`servo`: joint position targets as on the real arm. `osc`: robosuite's OSC_POSE, the field's standard."""
 
 
+GRID_ID = "grasp/Grid-v0"
+
+
 def names() -> list[str]:
     """The names that `make` takes, `<simulator>-<task>`."""
     return sorted(f"{simulator}-{task}" for simulator in SIMULATORS for task in TASKS)
@@ -31,6 +34,7 @@ def make(
     *,
     control_mode: str = "servo",
     reward: str = "sparse",
+    delay: int = 0,
     horizon: int = 100,
     seed: int | None = 0,
     objects: ObjectsConfig | None = None,
@@ -43,6 +47,7 @@ def make(
         task,
         control_mode=control_mode,
         reward=reward,
+        delay=delay,
         horizon=horizon,
         seed=seed,
         objects=objects,
@@ -56,7 +61,9 @@ def gymnasium_id(name: str) -> str:
 
 
 def register_gymnasium() -> None:
-    """Make every environment available to `gymnasium.make`; harmless when done twice."""
+    """Make every environment, and the grid world, available to `gymnasium.make`; harmless when done twice."""
+    if GRID_ID not in gymnasium.registry:
+        gymnasium.register(id=GRID_ID, entry_point="grasp_sim.grid:GridEnv")
     for name in names():
         if gymnasium_id(name) not in gymnasium.registry:
             simulator, task = name.split("-", 1)

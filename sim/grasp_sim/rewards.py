@@ -1,7 +1,8 @@
-"""Reward structures: one pure function each, chosen by name.
+"""Rewards of grasping: one pure function each, chosen by name.
 
 A reward judges the simulator's state after a step. It gets the state, whether the task is solved, and whether
-both fingers hold the object (privileged: measured from contacts, not by the policy).
+both fingers hold the object (privileged: measured from contacts, not by the policy). That is what a step
+earns; when and how reliably it is paid is the reward's structure (`grasp_sim.structures`).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import numpy as np
 
 from grasp_sim.contract import GraspState
 from grasp_sim.errors import find
+from grasp_sim.structures import NOISE, TRAP_LOSS, TRAP_LUCK, TRAP_WIN, Structure
 
 RewardFunction = Callable[[GraspState, bool, bool], float]
 
@@ -41,14 +43,25 @@ def dense(state: GraspState, success: bool, grasped: bool) -> float:
     return WAITING * (reaching + (0.25 if grasped else 0.0)) / 1.25
 
 
+CLOSED = 0.005
+"""m of opening below which the gripper holds nothing that a task offers."""
+
+
+def lured(state: GraspState, grasped: bool) -> bool:
+    """The gripper has closed on nothing: the trap of the noisy structure."""
+    return state.gripper_opening < CLOSED and not grasped
+
+
 @dataclass(frozen=True, slots=True)
 class Reward:
-    """A named reward. Calling it with (state, success, grasped) gives the step's reward."""
+    """A named reward. Calling it with (state, success, grasped) gives what the step earns."""
 
     name: str
     describe: str
     """One line for people, printed when an environment is built."""
     function: RewardFunction
+    structure: Structure = Structure.AT_ONCE
+    """When and how reliably it is paid."""
 
     def __call__(self, state: GraspState, success: bool, grasped: bool) -> float:
         return self.function(state, success, grasped)
@@ -67,6 +80,19 @@ REWARDS: dict[str, Reward] = {
             _sparse,
         ),
         Reward("dense", "dense: reaching and holding pay a little every step, 1 when lifted", dense),
+        Reward(
+            "delayed",
+            "delayed: as dense, but paid after `delay` steps, and what is left with the episode's end",
+            dense,
+            Structure.DELAYED,
+        ),
+        Reward(
+            "noisy",
+            f"noisy: as dense, with normal noise of {NOISE} on every step; closing the gripper on nothing is a "
+            f"trap that pays {TRAP_WIN:g} with probability {TRAP_LUCK} and else {TRAP_LOSS:g}",
+            dense,
+            Structure.NOISY,
+        ),
     )
 }
 

@@ -43,12 +43,12 @@ def improvement(ours: np.ndarray, theirs: np.ndarray) -> Estimate:
         better, equal = x[:, None, 0] > y[None, :, 0], x[:, None, 0] == y[None, :, 0]
         return np.array([better.mean() + 0.5 * equal.mean()])
 
-    return _of_one(_estimate((ours[:, None], theirs[:, None]), of_pair))
+    return _of_one(_estimate([ours[:, None], theirs[:, None]], of_pair))
 
 
 def difference(ours: np.ndarray, theirs: np.ndarray) -> Estimate:
     """Interquartile mean of `ours` (R,) less that of `theirs` (R',)."""
-    pair = ours[:, None, None], theirs[:, None, None]
+    pair = [ours[:, None, None], theirs[:, None, None]]
     return _of_one(_estimate(pair, lambda x, y: _iqm(x) - _iqm(y)))
 
 
@@ -64,7 +64,7 @@ def _of_one(answer: tuple[np.ndarray, np.ndarray, np.ndarray]) -> Estimate:
 
 
 def _estimate(
-    scores: np.ndarray | tuple[np.ndarray, ...], function: Callable[..., np.ndarray]
+    scores: np.ndarray | list[np.ndarray], function: Callable[..., np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     try:
         from rliable import library
@@ -76,7 +76,7 @@ def _estimate(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # rliable seeds arch in a way that arch will give up
         values, ends = library.get_interval_estimates(
-            {"": scores if isinstance(scores, np.ndarray) else list(scores)},
+            {"": scores},  # type: ignore[arg-type]
             function,
             reps=REPEATS,
             random_state=np.random.RandomState(0),

@@ -38,3 +38,8 @@ def perform() -> int:
 def programs() -> int:
     """`grasp-programs`."""
     return start("grasp-programs", "grasp_control.mapo.train:main")
+
+
+def study() -> int:
+    """`grasp-study`."""
+    return start("grasp-study", "grasp_control.study.command:main")

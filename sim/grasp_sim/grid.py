@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
+from gymnasium.utils import seeding
 
 from grasp_sim.errors import UserError, find
 from grasp_sim.structures import NOISE, TRAP_LOSS, TRAP_LUCK, TRAP_WIN, Payment, Structure
@@ -85,8 +86,8 @@ GRID_REWARDS = {
         ),
         GridReward(
             "noisy",
-            f"noisy: as dense, with normal noise of {NOISE} on every step, and two traps that end the episode "
-            f"and pay {TRAP_WIN:g} with probability {TRAP_LUCK} and else {TRAP_LOSS:g}",
+            f"noisy: as dense, with normal noise of {NOISE} on every step, and two traps that end the "
+            f"episode and pay {TRAP_WIN:g} with probability {TRAP_LUCK} and else {TRAP_LOSS:g}",
             True,
             Structure.NOISY,
         ),
@@ -140,7 +141,7 @@ class GridEnv(gymnasium.Env):
         self.delay, self.horizon = delay, horizon
         self.observation_space = gymnasium.spaces.Box(0.0, 1.0, (CELLS,), np.float32)
         self.action_space = gymnasium.spaces.Discrete(len(MOVES))
-        self._np_random, self._np_random_seed = gymnasium.utils.seeding.np_random(seed)
+        self._np_random, self._np_random_seed = seeding.np_random(seed)
         self._payment = Payment(self.reward.structure, delay, horizon)
         self._starts = cells_of("s")
         self._traps = set(cells_of("x") if self.reward.structure is Structure.NOISY else ())

@@ -88,8 +88,8 @@ REWARDS: dict[str, Reward] = {
         ),
         Reward(
             "noisy",
-            f"noisy: as dense, with normal noise of {NOISE} on every step; closing the gripper on nothing is a "
-            f"trap that pays {TRAP_WIN:g} with probability {TRAP_LUCK} and else {TRAP_LOSS:g}",
+            f"noisy: as dense, with normal noise of {NOISE} on every step; closing the gripper on nothing is "
+            f"a trap that pays {TRAP_WIN:g} with probability {TRAP_LUCK} and else {TRAP_LOSS:g}",
             dense,
             Structure.NOISY,
         ),

@@ -61,15 +61,17 @@ def noisy(earned: float, entered: bool, normal: float, uniform: float) -> float:
 
 
 def check_delay(structure: Structure, delay: int, horizon: int, prefix: str = "") -> None:
-    """Raise ValueError for a delay that the structure has no use for, or that no episode is long enough for."""
+    """Raise ValueError for a delay of no use to the structure, or for which no episode is long enough."""
     if delay < 0:
         raise ValueError(f"{prefix}delay={delay} must not be negative.")
     if delay and structure is not Structure.DELAYED:
-        raise ValueError(f"{prefix}delay={delay} is for the delayed reward: this one is paid {structure.value}.")
+        raise ValueError(
+            f"{prefix}delay={delay} is for the delayed reward: this one is paid {structure.value}."
+        )
     if delay > horizon:
         raise ValueError(
-            f"{prefix}delay={delay} is longer than an episode of {prefix}horizon={horizon} steps: shorten it, "
-            "or pay all with the end by 0."
+            f"{prefix}delay={delay} is longer than an episode of {prefix}horizon={horizon} steps: shorten "
+            "it, or pay all with the end by 0."
         )
 
 

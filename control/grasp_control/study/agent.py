@@ -33,16 +33,16 @@ class AgentConfig:
     episodes: int = 4
     """Latest episodes of a batch; there is one update after each episode."""
     retrieved_share: float = 0.5
-    """Share of the actions that are retrieved, where something is near, while the memory takes part in full."""
+    """Share of the actions that are retrieved where something is near, with the memory in full."""
     imitated: int = 64
     """Rows of the memory that an update imitates."""
     imitation: float = 0.5
-    """Weight of imitation while the memory takes part in full."""
+    """Weight of imitation, with the memory in full."""
     capacity: int = 2000
     """Rows of the memory."""
 
 
-class Path(NamedTuple):
+class Walk(NamedTuple):
     """One episode as it was acted."""
 
     cells: np.ndarray
@@ -78,20 +78,21 @@ class Agent:
 
     def probabilities(self) -> np.ndarray:
         """(S, A) of the policy, in every cell; kept until the next update."""
-        if self._table is None:
+        table = self._table
+        if table is None:
             with torch.no_grad():
-                self._table = self.policy(torch.eye(CELLS)).softmax(dim=-1).double().numpy()
-        return self._table
+                table = self._table = self.policy(torch.eye(CELLS)).softmax(dim=-1).double().numpy()
+        return table
 
     def update(
         self,
-        paths: list[Path],
+        walks: list[Walk],
         remembered: tuple[np.ndarray, np.ndarray, np.ndarray] | None,
         participation: float,
     ) -> None:
-        """One step on the latest `paths` and on `remembered` rows: cells, actions and returns-to-go (B,)."""
-        losses = [self._path_loss(path) for path in paths]
-        loss = torch.stack(losses).sum() / sum(len(path.actions) for path in paths)
+        """One step on the latest `walks` and on `remembered` rows: cells, actions and returns-to-go (B,)."""
+        losses = [self._walk_loss(walk) for walk in walks]
+        loss = torch.stack(losses).sum() / sum(len(walk.actions) for walk in walks)
         if remembered is not None and participation > 0.0:
             loss = loss + participation * self.config.imitation * self._imitation_loss(*remembered)
         self._optimizer.zero_grad(set_to_none=True)
@@ -100,20 +101,20 @@ class Agent:
         self._optimizer.step()
         self._table = None
 
-    def _path_loss(self, path: Path) -> torch.Tensor:
+    def _walk_loss(self, walk: Walk) -> torch.Tensor:
         config = self.config
-        states = functional.one_hot(torch.from_numpy(np.append(path.cells, path.last)), CELLS).float()
-        actions = torch.from_numpy(path.actions)[:, None]
+        states = functional.one_hot(torch.from_numpy(np.append(walk.cells, walk.last)), CELLS).float()
+        actions = torch.from_numpy(walk.actions)[:, None]
         log_policy = self.policy(states[:-1]).log_softmax(dim=-1)
         taken = log_policy.gather(1, actions)[:, 0]
         values = self.critic(states)[:, 0]
         with torch.no_grad():
-            ratios = (taken.exp().double().numpy() / path.probabilities).clip(max=1.0)
+            ratios = (taken.exp().double().numpy() / walk.probabilities).clip(max=1.0)
             bounds = values.double().numpy().copy()
-            if path.terminated:
+            if walk.terminated:
                 bounds[-1] = 0.0
             targets, advantages = v_trace(
-                path.rewards, bounds, ratios, discount=config.discount, trace=config.trace
+                walk.rewards, bounds, ratios, discount=config.discount, trace=config.trace
             )
         chosen = torch.from_numpy(advantages).float() * taken
         errors = 0.5 * (torch.from_numpy(targets).float() - values[:-1]).square()

@@ -35,7 +35,9 @@ class Arm:
         if plus:
             require_choice(f"what is added in memories={text}:", rest, [FILTERED])
             if gate == "off":
-                raise ValueError(f"memories={text}: a filter of what is written needs a memory: on+{FILTERED}.")
+                raise ValueError(
+                    f"memories={text}: a filter of what is written needs a memory: on+{FILTERED}."
+                )
         return cls(gate, bool(plus))
 
 

@@ -1,7 +1,7 @@
 """The grid world's loop: hunt, learn, remember, and measure now and then.
 
-Draws come from streams of their own for the policy, the memory and the measurement, so that arms with the same
-seed act alike until the memory has something to say.
+Policy, memory and measurement draw from streams of their own, so that arms with the same seed act alike until
+the memory has something to say.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 from grasp_control.build import generator, torch_generator
 from grasp_control.rollout import episode_seeds
-from grasp_control.study.agent import Agent, AgentConfig, Path
+from grasp_control.study.agent import Agent, AgentConfig, Walk
 from grasp_control.study.arms import Arm, Participation
 from grasp_control.study.memory import EpisodicMemory
 from grasp_sim.grid import GridEnv
@@ -30,7 +30,7 @@ class Hunt:
         self.participation = Participation(arm, env.reward.name)
         self.env_steps = 0
         self._budget = env_steps
-        self._latest: deque[Path] = deque(maxlen=config.episodes)
+        self._latest: deque[Walk] = deque(maxlen=config.episodes)
         self._policy_rng = generator(seed, "policy")
         self._memory_rng = generator(seed, "memory")
         self._seeds = iter(episode_seeds(seed, "train", env_steps))  # no episode is shorter than a step
@@ -40,19 +40,19 @@ class Hunt:
         """All environment steps are used."""
         return self.env_steps >= self._budget
 
-    def episode(self) -> Path:
+    def episode(self) -> Walk:
         """One episode of training."""
-        path = self.act(next(self._seeds), self._policy_rng, self._memory_rng, self._budget - self.env_steps)
-        self.env_steps += len(path.actions)
-        self._latest.append(path)
-        self.participation.observe(path.rewards)
+        walk = self.act(next(self._seeds), self._policy_rng, self._memory_rng, self._budget - self.env_steps)
+        self.env_steps += len(walk.actions)
+        self._latest.append(walk)
+        self.participation.observe(walk.rewards)
         remembered = None
         if self.memory is not None:
-            self.memory.write(path.cells, path.actions, path.rewards, path.last)
+            self.memory.write(walk.cells, walk.actions, walk.rewards, walk.last)
             if len(self.memory):
                 remembered = self.memory.sample(self.config.imitated, self._memory_rng)
         self.agent.update(list(self._latest), remembered, self.participation.value)
-        return path
+        return walk
 
     def act(
         self,
@@ -60,7 +60,7 @@ class Hunt:
         policy_rng: np.random.Generator,
         memory_rng: np.random.Generator,
         most: float = math.inf,
-    ) -> Path:
+    ) -> Walk:
         """One episode of at most `most` steps, from which nothing is learned yet."""
         observation, _ = self.env.reset(seed=seed)
         table = self.agent.probabilities()
@@ -86,7 +86,7 @@ class Hunt:
             _, reward, terminated, truncated, info = self.env.step(action)
             rewards.append(reward)
             cell, success = info["cell"], info["success"]
-        return Path(
+        return Walk(
             cells=np.array(cells),
             actions=np.array(actions),
             probabilities=np.array(probabilities),
@@ -99,14 +99,14 @@ class Hunt:
         )
 
     def measure(self, episodes: int) -> tuple[float, float]:
-        """The share of `episodes` that find the treasure, as the arm acts, and the policy's mean entropy (nats).
+        """The share of `episodes` that find the treasure, as the arm acts, and the policy's entropy (nats).
 
         The same episodes and draws at every measurement; nothing is learned from them.
         """
         policy_rng, memory_rng = (generator(self.seed, f"evaluate {part}") for part in ("policy", "memory"))
         seeds = episode_seeds(self.seed, "evaluate", episodes)
-        paths = [self.act(seed, policy_rng, memory_rng) for seed in seeds]
+        walks = [self.act(seed, policy_rng, memory_rng) for seed in seeds]
         table = self.agent.probabilities()
-        policies = table[np.concatenate([path.cells for path in paths])]
+        policies = table[np.concatenate([walk.cells for walk in walks])]
         entropy = -(policies * np.log(np.maximum(policies, 1e-12))).sum(axis=1).mean()
-        return float(np.mean([path.success for path in paths])), float(entropy)
+        return float(np.mean([walk.success for walk in walks])), float(entropy)

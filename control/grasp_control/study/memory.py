@@ -55,7 +55,7 @@ class EpisodicMemory:
         return len(self._cells)
 
     def write(self, cells: np.ndarray, actions: np.ndarray, rewards: np.ndarray, outcome: int) -> bool:
-        """Take in an episode that is over; true where it was written.
+        """Take in an episode that is over; true where it was kept.
 
         Args:
             cells: (T,) where each step began.
@@ -79,9 +79,11 @@ class EpisodicMemory:
             for column in (1, 2, 3)
         )
         self._cells, self._actions = self._cells.astype(np.int64), self._actions.astype(np.int64)
-        self.latest.append(total)
-        self.writes += 1
-        return True
+        written = any(episode[1] is cells for episode in self._episodes)
+        if written:
+            self.latest.append(total)
+            self.writes += 1
+        return written
 
     def retrieve(self, cell: int) -> Found | None:
         """Of the nearest rows the one after which most was to come; None where none is near."""

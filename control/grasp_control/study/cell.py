@@ -24,8 +24,8 @@ SAME = ("env", "structure", "memory", "seed")
 """Columns in which all rows of a cell agree."""
 COLUMNS = (*SAME, "env_steps", "return", "entropy", "hit_rate")
 """Of the raw results. `return`: share of the measurement's episodes that solved the task, as the arm acts;
-the sparse return without noise, whatever was paid. `entropy`: of the policy's actions, nats. `hit_rate`: share of
-the retrieved actions since the last measurement whose episode was paid more than 0 in all."""
+the sparse return without noise, whatever was paid. `entropy`: nats, of the policy. `hit_rate`: share
+of the retrieved actions since the last measurement whose episode was paid more than 0 in all."""
 MEMORY_FILE = "memory.csv"
 MEMORY_COLUMNS = (
     *SAME,

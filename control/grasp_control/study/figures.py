@@ -61,7 +61,8 @@ def by_structure(series: Sequence[Series], name: str) -> Figure:
             )
     axes.set_xticks(range(len(structures)), structures)
     axes.set_ylim(bottom=0.0)
-    axes.legend(title=f"memory; {_seeds(series)} seeds, 95 % intervals", fontsize="small")
+    if axes.get_legend_handles_labels()[0]:  # where nothing was retrieved there is no hit rate
+        axes.legend(title=f"memory; {_seeds(series)} seeds, 95 % intervals", fontsize="small")
     return figure
 
 

@@ -87,10 +87,14 @@ class GridCell(ABC):
         """Environment steps at which the policy is evaluated."""
         return [*range(self.every, self.env_steps, self.every), self.env_steps]
 
+    @property
+    def steps(self) -> Path:
+        """Environment steps so far."""
+        return self.path / "steps"
+
     def progress(self) -> tuple[int, float]:
         """Environment steps and seconds so far."""
-        steps = self.path / "steps"
-        return int(steps.read_text()) if steps.exists() else 0, read_seconds(self.wall)
+        return int(self.steps.read_text()) if self.steps.exists() else 0, read_seconds(self.wall)
 
     def note_settings(self) -> None:
         """Write `cell.json`, by which a later call knows what the folder holds."""
@@ -98,9 +102,9 @@ class GridCell(ABC):
 
     def note_steps(self, steps: int) -> None:
         """Write the environment steps so far."""
-        fresh = self.path / "steps.new"
+        fresh = self.steps.with_name("steps.new")
         fresh.write_text(f"{steps}\n")
-        os.replace(fresh, self.path / "steps")
+        os.replace(fresh, self.steps)
 
     def defect(self) -> str:
         """What is wrong with the result file that is there; empty where nothing is."""

@@ -11,13 +11,14 @@ import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import torch
 from omegaconf import MISSING
 
 from grasp_control.bench.measure import write_rows
 from grasp_control.cells import GridCell
-from grasp_control.run import held
+from grasp_control.run import WALL_FILE, held
 from grasp_sim.cli import run_command
 
 SAME = ("env", "structure", "memory", "seed")
@@ -70,6 +71,21 @@ class Cell(GridCell):
     def kind(self) -> str:
         """Tasks differ in their pace."""
         return self.env
+
+    @property
+    def steps(self) -> Path:
+        """Where the task's own run keeps it."""
+        return self.inner / "steps" if self.env == "lift" else super().steps
+
+    @property
+    def wall(self) -> Path:
+        """Where the task's own run keeps it."""
+        return self.inner / "run" / WALL_FILE if self.env == "lift" else super().wall
+
+    @property
+    def inner(self) -> Path:
+        """Folder of EMPO2's run, for tasks that it learns."""
+        return self.path / "empo2"
 
     @property
     def same(self) -> dict[str, object]:

@@ -11,6 +11,7 @@ import math
 import numpy as np
 
 from grasp_control.bench import learning_cell
+from grasp_control.config import TrainConfig
 from grasp_control.study.arms import Arm
 from grasp_control.study.cell import Cell, Rows, short
 from grasp_control.tables import STEP_COLUMN, read_stream
@@ -31,8 +32,9 @@ def settings(cell: Cell) -> learning_cell.Cell:
     gate = Arm.parse(cell.memory).gate
     structure = {"on": "sparse", "told": cell.structure}.get(gate, "adaptive")  # sparse: in full
     asked = {"env.horizon": cell.horizon, "env.delay": cell.delay, "algo.gate.structure": structure}
+    asked["metrics_every"] = min(cell.every, TrainConfig.metrics_every)  # entropy is wanted at every point
     inner = learning_cell.Cell(
-        folder=str(cell.path / "empo2"),
+        folder=str(cell.inner),
         env=f"{ENV}:{cell.structure}",
         method="empo2",
         seed=cell.seed,
@@ -77,7 +79,8 @@ def run(cell: Cell) -> tuple[Rows, Rows]:
             point
             | {"retrievals": round(retrievals), "distance": "", "rows": shown["memory_size"]}
             | {"writes": successes, "refused": 0, "write_low": "", "write_median": "", "write_high": ""}
-            | {"participation": shown["participation"], "density": shown["reward_density"]}
+            | {"participation": 0 if cell.memory == "off" else shown["participation"]}
+            | {"density": shown["reward_density"]}
             | {"delay": shown["reward_delay"], "noise": shown["reward_noise"]}
         )
         before = step

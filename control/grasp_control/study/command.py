@@ -26,7 +26,7 @@ A grid of cells: task x reward structure x memory x seed. Every cell is a proces
 folder below RUNS. The same command again goes on: finished cells are kept, a half-written result is named and
 its cell run again. A cell that fails is named with its traceback at the end; the rest of the grid runs on.
 
-  grid   a treasure hunt in 10 by 10 cells; actor-critic with an episodic memory; about 10 s a cell
+  grid   a treasure hunt in 10 by 10 cells; actor-critic with an episodic memory; about 20 s a cell
   lift   grasping in PyBullet; EMPO2 with five demonstrations in every arm; half an hour a cell and more
 
 Reward structures, each described when a cell begins:

@@ -14,7 +14,7 @@ from grasp_control.markdown import markdown
 from grasp_control.study import figures
 from grasp_control.study.cell import COLUMNS
 from grasp_control.study.series import TARGET, Series, read_series
-from grasp_control.study.verdicts import diagnostics, verdicts
+from grasp_control.study.verdicts import diagnostics, in_words, verdicts
 from grasp_sim.errors import UserError
 
 
@@ -33,11 +33,13 @@ def report(out: Path) -> None:
         "Verdicts": verdicts(series),
         "Signs of trouble": diagnostics(series, read_rows(memory_path)),
     }
-    text = ""
+    said = in_words(series)
+    text = "".join(f"- {line}\n" for line in said) + "\n" if said else ""
     for title, table in tables.items():
         if table:
             show_rows(title, table)
             text += f"## {title}\n\n{markdown(table)}\n"
+    print("\n".join(said))
     for task in dict.fromkeys(one.env for one in series):
         text += f"## Figures: {task}\n\n" + draw([one for one in series if one.env == task], out)
     beside(out, ".md").write_text(text.rstrip() + "\n")

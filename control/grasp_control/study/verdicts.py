@@ -29,6 +29,42 @@ def compare(ours: Series, theirs: Series) -> tuple[Estimate, Estimate]:
     return difference(ours.whole, theirs.whole), difference(ours.final, theirs.final)
 
 
+def better_of(one: Series, other: Series) -> Series:
+    """By the return over the whole run."""
+    return one if one.whole.mean() >= other.whole.mean() else other
+
+
+def in_words(series: Sequence[Series]) -> list[str]:
+    """A sentence or two for each task and structure with memory on and off."""
+    said = []
+    for env, structure in dict.fromkeys((one.env, one.structure) for one in series):
+        off, on, adaptive, kept = (
+            find_series(series, env, structure, name) for name in ("off", "on", "adaptive", "on+filter")
+        )
+        if not (off and on):
+            continue
+        whole, final = compare(on, off)
+        text = f"{env}, {structure}: over the whole run memory {_word(whole)}, at the end it {_word(final)}."
+        if kept:
+            text += f" With the filter it {_word(compare(kept, off)[1])} at the end."
+        if adaptive:
+            best = better_of(on, off)
+            change = _word(compare(adaptive, best)[0])
+            text += f" Against the better of the two, {best.memory}, the adaptive gate {change}."
+        said.append(text)
+    return said
+
+
+def _word(change: Estimate) -> str:
+    if change.low > 0.0:
+        return f"helps ({change.value:+.2f})"
+    if change.high < 0.0:
+        return f"harms ({change.value:+.2f})"
+    if change.low > -MARGIN and change.high < MARGIN:
+        return f"makes no difference ({change.value:+.2f})"
+    return f"makes no clear difference ({change.value:+.2f})"
+
+
 def verdicts(series: Sequence[Series]) -> list[Line]:
     """A line for each hypothesis of each task and structure that was run."""
     lines: list[Line] = []
@@ -64,7 +100,7 @@ def _hypotheses(structure: str, arms: dict[str, Series]) -> list[tuple[str, str,
         whole, final = compare(kept, on)
         found.append(("a filter mends it", _better(final), _told(kept, on, whole, final)))
     if adaptive and on and off:
-        best = max(on, off, key=lambda one: float(np.mean(one.whole)))
+        best = better_of(on, off)
         whole, final = compare(adaptive, best)
         verdict = _not_below(whole, final)
         claim = f"the adaptive gate is not below the better of on and off, here {best.memory}"

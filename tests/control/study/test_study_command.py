@@ -20,7 +20,7 @@ from grasp_control.study.cell import COLUMNS, MEMORY_COLUMNS, Cell
 from grasp_control.study.command import StudyConfig, main
 from grasp_control.study.lift_task import settings
 from grasp_control.study.series import read_series
-from grasp_control.study.verdicts import diagnostics, verdicts
+from grasp_control.study.verdicts import diagnostics, in_words, verdicts
 from grasp_sim.cli import overrides
 
 
@@ -248,6 +248,17 @@ def test_the_adaptive_arm_is_held_against_the_better_of_the_others():
 def test_the_filter_is_held_against_the_memory_without_it():
     rows = measured("noisy", "on", LOW) + measured("noisy", "on+filter", HIGH)
     assert verdict_of(rows)["a filter mends it"] == "confirmed"
+
+
+def test_the_verdict_is_said_in_words():
+    rows = measured("noisy", "off", HIGH) + measured("noisy", "on", LOW)
+    rows += measured("noisy", "on+filter", HIGH) + measured("noisy", "adaptive", HIGH)
+    (said,) = in_words(read_series(rows))
+    assert said == (
+        "grid, noisy: over the whole run memory harms (-0.70), at the end it harms (-0.70). With the filter "
+        "it makes no difference (+0.00) at the end. Against the better of the two, off, the adaptive gate "
+        "makes no difference (+0.00)."
+    )
 
 
 def test_a_series_by_hand():

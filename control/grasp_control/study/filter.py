@@ -13,18 +13,22 @@ class RepeatedSuccess:
 
     The mean return of an outcome, less its standard error, must be positive. A trap that paid once is not
     trusted, and neither is one that pays more now and then than it costs otherwise, once it was seen often
-    enough.
+    enough: trust that luck has earned is lost again.
     """
 
     def __init__(self) -> None:
         self._sums: dict[int, tuple[int, float, float]] = {}
 
-    def observe(self, outcome: int, total: float) -> bool:
-        """Take in that an episode ended in `outcome` with the return `total`; true where it is trusted."""
+    def observe(self, outcome: int, total: float) -> None:
+        """Take in that an episode ended in `outcome` with the return `total`."""
         count, mean, squares = self._sums.get(outcome, (0, 0.0, 0.0))
         count += 1
         step = total - mean
         mean += step / count
         squares += step * (total - mean)  # Welford's sum of squared deviations
         self._sums[outcome] = count, mean, squares
+
+    def trusts(self, outcome: int) -> bool:
+        """Whether episodes that end there are worth remembering, as far as is known by now."""
+        count, mean, squares = self._sums.get(outcome, (0, 0.0, 0.0))
         return count >= REPEATS and mean > math.sqrt(squares / (count - 1) / count)

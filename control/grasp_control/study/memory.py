@@ -30,18 +30,32 @@ class Found(NamedTuple):
     """Cells, 0 to `REACH`."""
 
 
+class _Episode(NamedTuple):
+    """What is kept of an episode."""
+
+    total: float
+    outcome: int
+    cells: np.ndarray
+    """(T,)."""
+    actions: np.ndarray
+    """(T,)."""
+    returns: np.ndarray
+    """(T,) to go."""
+
+
 class EpisodicMemory:
     """Rows (cell, action, return-to-go) of successful episodes, those with the highest returns.
 
     An episode is written whole, when it is over: then the last reward has arrived, and every row is tagged
-    with what came after it, however late (R7).
+    with what came after it, however late (R7). With a filter, episodes are written while their outcome is
+    trusted, and forgotten when it no longer is.
     """
 
     def __init__(self, capacity: int, discount: float, *, filtered: bool) -> None:
         """Hold `capacity` rows at most; `discount` is that of the return-to-go."""
         self._capacity, self._discount = capacity, discount
         self._filter = RepeatedSuccess() if filtered else None
-        self._episodes: list[tuple[float, np.ndarray, np.ndarray, np.ndarray]] = []
+        self._episodes: list[_Episode] = []
         self._cells = np.zeros(0, np.int64)
         self._actions = np.zeros(0, np.int64)
         self._returns = np.zeros(0)
@@ -64,26 +78,41 @@ class EpisodicMemory:
             outcome: the cell in which it ended.
         """
         total = float(rewards.sum())
-        trusted = self._filter is None or self._filter.observe(outcome, total)
+        if self._filter is not None:
+            self._filter.observe(outcome, total)
+            if not self._filter.trusts(outcome):
+                self._forget(outcome)
+                self.refused += total > 0.0
+                return False
         if total <= 0.0:
             return False
-        if not trusted:
-            self.refused += 1
-            return False
-        self._episodes.append((total, cells, actions, returns_to_go(rewards, True, self._discount)))
-        while sum(len(episode[1]) for episode in self._episodes) > self._capacity:
-            worst = min(range(len(self._episodes)), key=lambda number: self._episodes[number][0])
-            del self._episodes[worst]  # of equals the oldest
-        self._cells, self._actions, self._returns = (
-            np.concatenate([episode[column] for episode in self._episodes] or [np.zeros(0)])
-            for column in (1, 2, 3)
+        self._episodes.append(
+            _Episode(total, outcome, cells, actions, returns_to_go(rewards, True, self._discount))
         )
-        self._cells, self._actions = self._cells.astype(np.int64), self._actions.astype(np.int64)
-        written = any(episode[1] is cells for episode in self._episodes)
+        written = True
+        while sum(len(episode.cells) for episode in self._episodes) > self._capacity:
+            worst = min(range(len(self._episodes)), key=lambda number: self._episodes[number].total)
+            written = worst != len(self._episodes) - 1  # of equals the oldest goes
+            del self._episodes[worst]
+        self._index()
         if written:
             self.latest.append(total)
             self.writes += 1
         return written
+
+    def _forget(self, outcome: int) -> None:
+        kept = [episode for episode in self._episodes if episode.outcome != outcome]
+        if len(kept) < len(self._episodes):
+            self._episodes = kept
+            self._index()
+
+    def _index(self) -> None:
+        """Lay the rows of all episodes side by side."""
+        empty = _Episode(0.0, 0, *(np.zeros(0, kind) for kind in (np.int64, np.int64, np.float64)))
+        held = self._episodes or [empty]
+        self._cells = np.concatenate([episode.cells for episode in held])
+        self._actions = np.concatenate([episode.actions for episode in held])
+        self._returns = np.concatenate([episode.returns for episode in held])
 
     def retrieve(self, cell: int) -> Found | None:
         """Of the nearest rows the one after which most was to come; None where none is near."""

@@ -87,15 +87,31 @@ def test_the_filter_refuses_a_trap_that_was_lucky_once():
     assert one.refused == 2
 
 
+def trust(one: RepeatedSuccess, outcome: int, total: float) -> bool:
+    one.observe(outcome, total)
+    return one.trusts(outcome)
+
+
 def test_the_filter_learns_to_refuse_traps_whatever_their_luck():
     rng, one = np.random.default_rng(0), RepeatedSuccess()
-    lucky = [one.observe(62, TRAP_WIN if rng.random() < TRAP_LUCK else TRAP_LOSS) for _ in range(500)]
-    assert not any(lucky[50:])
+    paid = [TRAP_WIN if rng.random() < TRAP_LUCK else TRAP_LOSS for _ in range(500)]
+    assert not any([trust(one, 62, total) for total in paid][50:])
 
 
 def test_the_filter_keeps_a_success_that_is_noisy():
     rng, one = np.random.default_rng(0), RepeatedSuccess()
-    assert np.mean([one.observe(78, 1.5 + rng.normal()) for _ in range(50)]) > 0.9
+    assert np.mean([trust(one, 78, 1.5 + rng.normal()) for _ in range(50)]) > 0.9
+
+
+def test_what_luck_brought_into_memory_is_forgotten_when_the_luck_ends():
+    one = memory(filtered=True)
+    for cell in (62, 78):
+        assert [episode(one, [cell], [0], [TRAP_WIN]) for _ in range(3)] == [False, False, True]
+    for _ in range(3):
+        episode(one, [62], [1], [TRAP_LOSS])
+    assert one.retrieve(62) is None
+    assert one.retrieve(78) == Found(0, 0)
+    assert len(one) == 1
 
 
 def test_arms_are_read_and_contradictions_refused():

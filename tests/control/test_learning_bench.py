@@ -213,3 +213,10 @@ def test_drops_and_breakages_are_told_per_hundred_episodes_of_the_last_point(tmp
     write(tmp_path / "all.csv", [point | fault for point, fault in zip(points, faults, strict=True)])
     (row,) = summary(read_curves(tmp_path / "all.csv"))
     assert (row["drops per 100"], row["broken per 100"]) == (3.5, 0.5)
+
+
+def test_programs_are_looked_for_by_task_and_seed(tmp_path):
+    cell = Cell(
+        folder=str(tmp_path), env="pybullet-slippery", method="empo2", variant="from-programs", seed=3, demos=5
+    )
+    assert cell.train_config().seeds == "runs/slippery-programs-seed3"

@@ -32,7 +32,7 @@ go to OUT.csv, where they replace those of the same cell; other rows stay, so se
 OUT.md (interquartile means with 95 % bootstrap intervals, steps to reach a success) and OUT.png are made of
 the whole file; `grasp-bench learning report out=...` makes them again.
 
-Variants leave a part of EMPO2 out:
+Variants leave a part of EMPO2 out; the last begins from what a run of grasp-programs does:
 {variants}
 
 Examples:

@@ -55,8 +55,10 @@ VARIANTS: dict[str, list[str]] = {
     ],
     "no-force-constraint": ["algo.force_rate=0"],
     "no-hard-starts": ["algo.hard_start_share=0"],
+    "from-programs": ["seeds=runs/{task}-programs-seed{seed}"],
 }
-"""EMPO2 with a part left out: the settings of grasp-train that do it."""
+"""EMPO2 with a part left out, or with demonstrations by programs: the settings of grasp-train that do it, in
+which task and seed of the cell are filled in."""
 
 _MISSING_SB3 = "the baselines need Stable-Baselines3: pip install -c requirements.lock -e '.[baselines]'."
 
@@ -108,7 +110,9 @@ class Cell(GridCell):
             # What is measured is the hybrid policy: all steps are for training, none for distillation.
             asked |= {"env_steps": self.env_steps, "distill.env_steps": 0}
             asked |= {"curve_every": self.every, "curve_episodes": self.episodes}
-        return parse_config(TrainConfig, [*self.settings, *VARIANTS[self.variant], *overrides(asked)])
+        task = env.partition("-")[2]
+        changes = [change.format(task=task, seed=self.seed) for change in VARIANTS[self.variant]]
+        return parse_config(TrainConfig, [*self.settings, *changes, *overrides(asked)])
 
 
 def main() -> int:

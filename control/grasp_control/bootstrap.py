@@ -7,13 +7,10 @@ Shapes: R runs (seeds), T tasks, P evaluation points.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-
-from grasp_sim.errors import UserError
 
 REPEATS = 2000
 """Bootstrap samples of an interval."""
@@ -33,7 +30,7 @@ class Estimate(NamedTuple):
 
 def intervals(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Interquartile mean of (R, T, P) scores over runs and tasks, its 95 % interval's ends: each (P,)."""
-    return _estimate(scores, _iqm)
+    return _estimate([scores], _iqm)
 
 
 def improvement(ours: np.ndarray, theirs: np.ndarray) -> Estimate:
@@ -64,21 +61,15 @@ def _of_one(answer: tuple[np.ndarray, np.ndarray, np.ndarray]) -> Estimate:
 
 
 def _estimate(
-    scores: np.ndarray | list[np.ndarray], function: Callable[..., np.ndarray]
+    scores: list[np.ndarray], function: Callable[..., np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    try:
-        from rliable import library
-    except (ImportError, TypeError) as error:  # arch, which rliable uses, meets pandas 3 with a TypeError
-        raise UserError(
-            f"the intervals need rliable ({error}): pip install -c requirements.lock -e '.[baselines]', then "
-            "the report again. The raw results are written."
-        ) from error
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # rliable seeds arch in a way that arch will give up
-        values, ends = library.get_interval_estimates(
-            {"": scores},  # type: ignore[arg-type]
-            function,
-            reps=REPEATS,
-            random_state=np.random.RandomState(0),
-        )
-    return values[""], ends[""][0], ends[""][1]
+    """`function` of the `scores`, each (R, T, ...), and the ends of its percentile interval: each (P,)."""
+    rng = np.random.default_rng(0)
+
+    def redrawn(one: np.ndarray) -> np.ndarray:
+        runs = rng.integers(len(one), size=one.shape[:2])
+        return one[runs, np.arange(one.shape[1])]
+
+    samples = np.array([function(*map(redrawn, scores)) for _ in range(REPEATS)])
+    low, high = np.quantile(samples, [0.025, 0.975], axis=0)
+    return function(*scores), low, high

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import csv
 import json
-import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from grasp_control.bench import learning
 from grasp_control.bench.learning import LearningConfig
 from grasp_control.bench.learning_cell import COLUMNS, VARIANTS, Cell
 from grasp_control.bench.learning_report import read_curves, report, step_ratios, summary
-from grasp_control.bootstrap import intervals
 
 
 def rows(path: Path) -> list[dict[str, str]]:
@@ -174,13 +171,6 @@ def test_runs_that_share_only_the_cloned_policy_have_no_ratio(tmp_path):
     assert step_ratios(curves) == []
 
 
-def test_the_interquartile_mean_leaves_out_the_outer_quarters():
-    """Of 0, 0.5, 0.7, 1 the inner two are averaged; the interval holds the mean and stays within the data."""
-    mean, low, high = intervals(np.array([0.0, 0.5, 0.7, 1.0])[:, None, None])
-    assert mean == pytest.approx([0.6])
-    assert 0.0 <= low[0] < 0.6 < high[0] <= 1.0
-
-
 def test_several_tasks_are_summed_up(tmp_path):
     tasks = ("pybullet-lift", "pybullet-objects")
     both = [line("sac", seed, 100, 0.25 + 0.5 * i, env) for seed in range(4) for i, env in enumerate(tasks)]
@@ -188,13 +178,6 @@ def test_several_tasks_are_summed_up(tmp_path):
     over = summary(read_curves(tmp_path / "a.csv"))[-1]
     assert over["task"] == "all 2"
     assert str(over["success (95 %)"]).startswith("50.0%")
-
-
-def test_without_rliable_the_report_says_what_to_install(tmp_path, monkeypatch, capsys):
-    monkeypatch.setitem(sys.modules, "rliable", None)
-    write(tmp_path / "a.csv", [line("sac", 0, 100, 0.5)])
-    assert learning.run(["report", f"out={tmp_path}/a"]) == 2
-    assert "pip install -c requirements.lock -e '.[baselines]'" in capsys.readouterr().err
 
 
 def test_a_report_of_nothing_says_what_to_run(tmp_path, capsys):

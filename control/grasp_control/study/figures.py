@@ -27,8 +27,8 @@ def structures_of(series: Sequence[Series]) -> list[str]:
 
 
 def memories_of(series: Sequence[Series]) -> list[str]:
-    """In the order in which they came, `off` first."""
-    return sorted(dict.fromkeys(one.memory for one in series), key=lambda name: name != "off")
+    """In the order in which they came."""
+    return list(dict.fromkeys(one.memory for one in series))
 
 
 def by_structure(series: Sequence[Series], name: str) -> Figure:
@@ -97,6 +97,7 @@ def curves(series: Sequence[Series]) -> Figure:
     for axes, structure in zip(panels, structures, strict=True):
         axes.set(title=structure, xlabel=STEPS_LABEL, ylim=(0.0, 1.05))
         axes.grid(alpha=0.3)
+        axes.locator_params(axis="x", nbins=4)
         for number, memory in enumerate(memories):
             one = find_series(series, series[0].env, structure, memory)
             if one:

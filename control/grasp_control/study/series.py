@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from grasp_control.cells import Row
+from grasp_sim.grid import GRID_REWARDS
 
 TARGET = 0.8
 """Return whose number of steps is told."""
@@ -87,7 +88,8 @@ def read_series(rows: Sequence[Row]) -> list[Series]:
         if steps:
             arrays = column("return"), column("entropy"), column("hit_rate")
             series.append(Series(*key, list(seeds), np.array(steps), *arrays))
-    return series
+    order = list(GRID_REWARDS)
+    return sorted(series, key=lambda one: (one.env, order.index(one.structure), one.memory != "off"))
 
 
 def find_series(series: Sequence[Series], env: str, structure: str, memory: str) -> Series | None:

@@ -15,6 +15,8 @@ from grasp_control.bootstrap import Estimate, difference, improvement
 from grasp_control.cells import Row
 from grasp_control.study.series import Series, find_series
 
+FEWEST = 5
+"""Seeds without which nothing is called confirmed or refuted: a bootstrap of fewer is too sure of itself."""
 MARGIN = 0.05
 """Return below which a difference is of no interest."""
 LOW_HITS, SWINGS, DISAGREEMENT = 0.5, 0.1, 0.5
@@ -51,7 +53,8 @@ def in_words(series: Sequence[Series]) -> list[str]:
             best = better_of(on, off)
             change = _word(compare(adaptive, best)[0])
             text += f" Against the better of the two, {best.memory}, the adaptive gate {change}."
-        said.append(text)
+        fewest = min(len(one.seeds) for one in (off, on, adaptive, kept) if one)
+        said.append(text if fewest >= FEWEST else f"{text} {fewest} seeds are too few to settle it.")
     return said
 
 
@@ -70,7 +73,9 @@ def verdicts(series: Sequence[Series]) -> list[Line]:
     lines: list[Line] = []
     for env, structure in dict.fromkeys((one.env, one.structure) for one in series):
         arms = {one.memory: one for one in series if (one.env, one.structure) == (env, structure)}
-        for claim, verdict, evidence in _hypotheses(structure, arms):
+        fewest = min(len(one.seeds) for one in arms.values())
+        for claim, found, evidence in _hypotheses(structure, arms):
+            verdict = found if fewest >= FEWEST else f"open with {fewest} seeds: {found} so far"
             lines.append(
                 {
                     "task": env,

@@ -9,8 +9,6 @@ import pytest
 from grasp_control.bench.mapo import VARIANTS, MAPOBenchConfig, run_grid
 from grasp_control.mapo.config import MAPOConfig
 
-pytest.importorskip("rliable")
-
 
 def rows(out) -> list[dict[str, str]]:
     with open(f"{out}.csv", newline="") as file:

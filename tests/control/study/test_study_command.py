@@ -238,6 +238,11 @@ def test_verdicts_follow_the_intervals():
     assert open_["memory learns faster"] == "undecided"
 
 
+def test_few_seeds_settle_nothing():
+    rows = measured("sparse", "off", LOW[:3]) + measured("sparse", "on", HIGH[:3])
+    assert verdict_of(rows)["memory learns faster"] == "open with 3 seeds: confirmed so far"
+
+
 def test_the_adaptive_arm_is_held_against_the_better_of_the_others():
     both = measured("sparse", "off", LOW) + measured("sparse", "on", HIGH)
     claim = "the adaptive gate is"

@@ -199,7 +199,6 @@ def test_drops_and_breakages_are_told_per_hundred_episodes_of_the_last_point(tmp
 
 
 def test_programs_are_looked_for_by_task_and_seed(tmp_path):
-    cell = Cell(
-        folder=str(tmp_path), env="pybullet-slippery", method="empo2", variant="from-programs", seed=3, demos=5
-    )
+    settings = {"env": "pybullet-slippery", "method": "empo2", "variant": "from-programs"}
+    cell = Cell(folder=str(tmp_path), seed=3, demos=5, **settings)
     assert cell.train_config().seeds == "runs/slippery-programs-seed3"

@@ -16,9 +16,9 @@ from grasp_sim.programs import Executor, Problem, Program
 
 Scored = list[tuple[Program, float]]
 """Programs and their rewards."""
-REJECTIONS = 20
-"""Times that a program which is in memory is drawn anew. Where all were, the memory has nearly all of the
-policy's probability, and what is outside nearly none of the weight."""
+REJECTIONS = (1, 2, 4, 13)
+"""Programs drawn for each that is missing, until one is outside of the memory. Where none is, the memory has
+nearly all of the policy's probability, and what is outside nearly none of the weight."""
 
 
 class Found(NamedTuple):
@@ -101,20 +101,24 @@ class Sampler:
         drawn: dict[int, Scored] = {number: [] for number in numbers}
         reject = self._config.method == "mapo"
         missing = [number for number in numbers for _ in range(self._config.drawn)]
-        for _ in range(REJECTIONS):
-            if not missing:
-                break
+        for copies in REJECTIONS:
+            rows = [number for number in missing for _ in range(copies)]
+            written = self._policy.write(self._features[rows], self._generator) if rows else []
             again = []
-            for number, program in zip(
-                missing, self._policy.write(self._features[missing], self._generator), strict=True
-            ):
-                assert program is not None
-                if reject and (self._problems[number].key, program) in self.memory:
+            for place, number in enumerate(missing):
+                candidates = written[place * copies : (place + 1) * copies]
+                program = next(
+                    (one for one in candidates if one and not (reject and self._holds(number, one))), None
+                )
+                if program is None:
                     again.append(number)
                 else:
                     drawn[number].append((program, self._try(number, program, tried, remember=False)))
             missing = again
         return drawn
+
+    def _holds(self, number: int, program: Program) -> bool:
+        return (self._problems[number].key, program) in self.memory
 
     def _try(
         self, number: int, program: Program, tried: dict[int, list[Program]], *, remember: bool = True

@@ -70,7 +70,7 @@ def test_every_method_learns(method, tiny):
     task, problems, learner, sampler = make(tiny, method=method, learning_rate=0.01, drawn=4)
     best = np.mean([max(task.execute(p.key, program) for program in task.programs) for p in problems])
     before = greedy_success(learner.policy, problems, Executor(task))
-    for _ in range(150):
+    for _ in range(60):
         stats = learner.update(sampler.sample(range(4)), problems)
     after = greedy_success(learner.policy, problems, Executor(task))
     assert np.isfinite(list(stats.values())).all()

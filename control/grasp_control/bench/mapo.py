@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import matplotlib
 import numpy as np
 import torch
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -207,6 +208,7 @@ def report(out: Path, rows: Sequence[dict[str, Any]]) -> None:
         mean, low, high = intervals(scores[:, None, :])
         curves[task, variant] = points, mean, low, high
         last = [points_of[points[-1]] for points_of in runs]
+        different = [int(row["different"]) for row in last]
         lines.append(
             {
                 "task": task,
@@ -215,7 +217,8 @@ def report(out: Path, rows: Sequence[dict[str, Any]]) -> None:
                 "programs": f"{points[-1]:,}",
                 "held-out (95 %)": f"{mean[-1]:.1%} ({low[-1]:.1%} to {high[-1]:.1%})",
                 "training problems solved": f"{np.mean([float(row['solved']) for row in last]):.1%}",
-                "executed before": f"{1 - np.mean([int(r['different']) / points[-1] for r in last]):.1%}",
+                # The last update may execute a few more than were due.
+                "executed before": f"{max(0.0, 1.0 - np.mean(different) / points[-1]):.1%}",
             }
         )
     show_rows("Success on held-out problems, interquartile mean and 95 % interval", lines)
@@ -227,6 +230,7 @@ def report(out: Path, rows: Sequence[dict[str, Any]]) -> None:
 def draw(curves: dict[tuple[str, str], tuple[list[int], np.ndarray, np.ndarray, np.ndarray]]) -> Figure:
     """A panel for each task: held-out success against programs tried, with the intervals shaded."""
     tasks = list(dict.fromkeys(task for task, _ in curves))
+    colors = matplotlib.colormaps["tab20"]
     figure = Figure(figsize=(7.0 * len(tasks), 4.5), dpi=110, layout="constrained")
     FigureCanvasAgg(figure)
     for axes, task in zip(np.atleast_1d(figure.subplots(1, len(tasks))), tasks, strict=True):
@@ -234,7 +238,7 @@ def draw(curves: dict[tuple[str, str], tuple[list[int], np.ndarray, np.ndarray, 
         axes.grid(alpha=0.3)
         for (own, variant), (points, mean, low, high) in curves.items():
             if own == task:
-                color = f"C{list(VARIANTS).index(variant)}"
+                color = colors(list(VARIANTS).index(variant))
                 axes.plot(points, mean, "o-", color=color, label=variant, markersize=3)
                 axes.fill_between(points, low, high, color=color, alpha=0.15)
         axes.legend(fontsize="small")

@@ -88,6 +88,8 @@ class MAPOBenchConfig:
     """Training problems."""
     held_out: int = 200
     """Held-out problems."""
+    batch: int = 16
+    """Training problems of an update; fewer make more updates of as many executions."""
     processes: int = 0
     """Processes that execute programs beside the learner; 0: none, exactly repeatable."""
     store: str = "runs/mapo"
@@ -104,11 +106,18 @@ class MAPOBenchConfig:
                 require_choice(name, value, known)
         if not self.seeds or min(self.seeds) < 0:
             raise ValueError(f"seeds={self.seeds}: name at least one, none negative.")
-        counts = ("programs", "evaluations", "problems", "held_out")
+        counts = ("programs", "evaluations", "problems", "held_out", "batch")
         require_at_least(self, dict.fromkeys(counts, 1) | {"processes": 0})
         require_at_most(
             self,
-            {"programs": 10**9, "problems": 10**6, "held_out": 10**6, "evaluations": 10**4, "processes": 64},
+            {
+                "programs": 10**9,
+                "problems": 10**6,
+                "held_out": 10**6,
+                "evaluations": 10**4,
+                "batch": 10**5,
+                "processes": 64,
+            },
         )
         require_path("store", self.store)
         require_beginning(self.out)
@@ -155,7 +164,7 @@ def run_cell(
     config: MAPOBenchConfig, task_name: str, variant: str, seed: int, task: ProgramTask, execute: Executor
 ) -> list[dict[str, object]]:
     """Learn; a row for each evaluation."""
-    settings = MAPOConfig(**VARIANTS[variant])
+    settings = MAPOConfig(problems=config.batch, **VARIANTS[variant])
     problems = task.problems("train", config.problems)
     held_out = task.problems("held-out", config.held_out)
     began, rows = time.monotonic(), []

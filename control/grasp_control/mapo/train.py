@@ -73,7 +73,8 @@ class ProgramsConfig:
     """Processes that execute programs beside the learner; 0: none, exactly repeatable."""
     out: str = "runs/programs"
     """Folder of the run."""
-    mapo: MAPOConfig = field(default_factory=MAPOConfig)
+    # Programs take longer to execute than updates do, so there are as many of these as there can be.
+    mapo: MAPOConfig = field(default_factory=lambda: MAPOConfig(problems=4))
     """Of the method."""
 
     def __post_init__(self) -> None:

@@ -77,7 +77,7 @@ def test_samplers_in_processes_try_nothing_twice_and_are_kept_in_step(learner):
                 pool.request(sampler, [sampler], own.policy.state_dict())
             break
     tried = [(one.problem, program) for one in everything for program in one.tried]
-    assert len(tried) == len(set(tried)) > 100
+    assert len(tried) == len(set(tried)) > 50
     with pytest.raises(ValueError, match="does not own"):
         SamplerPool(ListPrograms, problems, config, 2, seed=1).request(0, [1], {})
     with pytest.raises(ValueError, match="processes=0"):

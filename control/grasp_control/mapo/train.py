@@ -20,7 +20,7 @@ from grasp_control.mapo.policy import ProgramPolicy
 from grasp_control.mapo.pool import make_executor
 from grasp_control.mapo.training import Training
 from grasp_control.markdown import markdown
-from grasp_control.run import held
+from grasp_control.run import check_same, held
 from grasp_sim.cli import require_at_least, require_at_most, require_choice, require_path, run_command
 from grasp_sim.errors import UserError
 from grasp_sim.program_env import OBJECT_TASKS, OBJECTS, GraspPrograms
@@ -120,7 +120,7 @@ def train(config: ProgramsConfig) -> None:
         ) as training:
             if store.steps():
                 state = store.load_latest().state
-                _require_same(state["settings"], config.settings(), out)
+                check_same(config.settings(), state["settings"], out)
                 training.load(state["training"])
             _learn(training, config, store, held_out, execute)
             _write(training, out, task, problems, held_out, execute)
@@ -207,13 +207,3 @@ def load_policy(folder: Path) -> tuple[ProgramPolicy, GraspPrograms]:
     policy = ProgramPolicy(Grammar(task), features, torch.Generator(), hidden)
     restore({"policy": policy}, {"policy": state["training"]["parts"]["policy"]})
     return policy, task
-
-
-def _require_same(before: dict[str, Any], now: dict[str, Any], out: Path) -> None:
-    different = [name for name in now if before.get(name) != now[name]]
-    changed = [f"{name} {before.get(name)!r} -> {now[name]!r}" for name in different]
-    if changed:
-        raise UserError(
-            f"{out} holds a run with other settings ({'; '.join(changed)}): resume it with the same ones, or"
-            " choose another folder with out=..."
-        )
